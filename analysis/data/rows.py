@@ -24,8 +24,7 @@ from analysis.derive.fastest_step import bound_of, flows_of, step_time_s
 from analysis.derive.network_causes import network_causes
 from analysis.derive.stalls import LEAST_STEPS, stalls_of
 from analysis.derive.steadiness import steadiness_of
-from analysis.derive.step_parts import parts_of, pop_of
-from analysis.derive.tracing import traced_step_s
+from analysis.derive.step_parts import parts_of, pop_of, traced_step_s
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError

@@ -13,8 +13,7 @@ import pandas as pd
 
 from analysis.derive.costs import task_seconds
 from analysis.derive.fastest_step import step_time_s
-from analysis.derive.hidden import hidden_seconds
-from analysis.derive.step_parts import PARTS, parts_of
+from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import RunFiles, load_raw

@@ -10,6 +10,9 @@ Decides what the parts are.  A worker's step lasts from the end of its previous 
 - exchange and update: everything else.  Values that are fetched before the step are in it, and of
   one worker alone it is the update.  The two cannot be told apart without traced steps.
 
+Of traced steps also: how long they took, and how much communication was hidden, which runs while a
+worker still computes.  Without traced steps nobody knows it.
+
 What the same computation would take alone, and why an exchange takes so long, is not decided here.
 """
 
@@ -24,6 +27,8 @@ import pandas as pd
 from analysis.derive.pop import PopMetrics, pop_metrics
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.steps import (
+    EventKind,
+    EventTable,
     Floats,
     Integers,
     Phase,
@@ -190,3 +195,52 @@ def _common_rows(parts: StepParts) -> Integers:
     numbers, counts = np.unique(parts.step, return_counts=True)
     common = np.isin(parts.step, numbers[counts == len(workers)])
     return np.flatnonzero(common).reshape(len(workers), -1)
+
+
+def traced_step_s(steps: StepTable) -> float | None:
+    """Median over the traced steps of all workers, from the end of a step to that of the next.
+
+    A worker's first traced step follows a pause, so its length is not known.  None where no worker
+    has two of them.
+    """
+    traced = steps.select(steps.phase == Phase.EVENTS)
+    lengths = [np.diff(table.end) for table in traced.by_worker()]
+    found = np.concatenate([np.empty(0), *lengths])
+    return float(np.median(found)) if len(found) else None
+
+
+def hidden_seconds(steps: StepTable, events: EventTable) -> pd.Series:
+    """Mean over the traced steps, by worker; empty without any.
+
+    Hidden is the time before a worker's last gradient in which at least one message is under way,
+    from its gradient's being ready until its new value is back.
+    """
+    traced = steps.select(steps.phase == Phase.EVENTS)
+    if not len(traced) or not traced.batches.shape[1] or not len(events.time):
+        return pd.Series(dtype=float)
+    rows = [
+        (worker, _hidden(_messages(events, worker, step), ready))
+        for worker, step, ready in zip(
+            traced.worker, traced.step, traced.batches[:, -1, 2], strict=True
+        )
+    ]
+    return pd.DataFrame(rows, columns=["worker", "hidden_s"]).groupby("worker")["hidden_s"].mean()
+
+
+def _messages(events: EventTable, worker: int, step: int) -> Floats:
+    """When every message was ready to go, and when it was back [messages, 2]; by its readiness."""
+    own = (events.worker == worker) & (events.step == step)
+    ready = own & (events.kind == EventKind.GRADIENT_READY)
+    back = own & (events.kind != EventKind.GRADIENT_READY)
+    begin = pd.Series(events.time[ready], events.tensor[ready])
+    end = pd.Series(events.time[back], events.tensor[back]).groupby(level=0).max()
+    return np.asarray(pd.DataFrame({"begin": begin, "end": end}).dropna().sort_values("begin"))
+
+
+def _hidden(messages: Floats, ready: float) -> float:
+    """Length of the union of all times under way, up to a moment."""
+    total, until = 0.0, -np.inf
+    for begin, end in np.minimum(messages, ready):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total

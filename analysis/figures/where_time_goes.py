@@ -26,9 +26,8 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.causes import Explanation, explanations
+from analysis.stats.causes import Explanation, StepPart, explanations, mean_parts
 from analysis.stats.explained_parts import Cause
-from analysis.stats.steps.mean_parts import StepPart, mean_parts
 from analysis.wording import ratio, workers_text
 
 _BAR = 0.68

@@ -1,7 +1,8 @@
 """What a pilot has shown: how much launches and windows vary, and what a launch costs.
 
-Decides how the variance of a few launches is taken apart.  Which runs a pilot makes is decided by
-the sweep.
+Decides how the variance of a few launches is taken apart, that the first worker's steps stand for
+the run, and that their neighbours are correlated as in an autoregressive series of the first order.
+Which runs a pilot makes is decided by the sweep.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from analysis.stats.steps.step_spread import StepSpread, step_spread
+from analysis.data.load import load_steps
+from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.records import RunRecord
 
@@ -22,6 +25,12 @@ LEAST_SPREAD = 0.01
 
 #: Nothing is launched in less time.
 LEAST_OVERHEAD_S = 0.1
+
+#: Fewer steps tell nothing of their spread.
+FEWEST = 6
+
+#: Of few steps the estimate is rough; beyond this it would foretell no variation, or no end of it.
+MOST_CORRELATED = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +67,36 @@ class PilotResult:
         return max(cost.overhead_s for cost in self.costs)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpread:
+    """Steps of the window.
+
+    Attributes:
+        step_s: their mean.
+        spread: standard deviation of their logarithms, which is about a share of the mean.
+        autocorrelation: of the logarithms, at lag 1.
+    """
+
+    step_s: float
+    spread: float
+    autocorrelation: float
+
+    @property
+    def variance_of_a_second(self) -> float:
+        """Variance of the logarithm of a rate that is measured for one second.
+
+        A mean of n steps has the variance spread^2/n times (1 + r)/(1 - r), with their
+        autocorrelation r (Priestley, "Spectral Analysis and Time Series", 1981, section 5.3.2).
+        """
+        lag = min(max(self.autocorrelation, -MOST_CORRELATED), MOST_CORRELATED)
+        return self.spread**2 * self.step_s * (1 + lag) / (1 - lag)
+
+
 def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
     """Take the variance of launches apart.
 
     The rates of a point vary by launch^2 + second^2/window.  The second part follows from the steps
-    (`stats.steps.step_spread`), but is no more than what rates were seen to vary by; what is more
+    (`step_spread`), but is no more than what rates were seen to vary by; what is more
     than that is the launch's.
 
     Args:
@@ -83,6 +117,23 @@ def pilot_of(launches: Mapping[Path, RunRecord]) -> PilotResult | None:
         launch=max(LEAST_SPREAD, math.sqrt(max(0.0, variance - of_windows))),
         second=math.sqrt(second * seen),
         costs=tuple(_costs([(measured[path], steps[path].step_s) for path in measured])),
+    )
+
+
+def step_spread(run: str | Path) -> StepSpread | None:
+    """Of a run, by the path of its record; None without raw timings or with too few steps."""
+    try:
+        table = load_steps(run)
+    except RecordFormatError:
+        return None
+    steps = table.loc[table["in_window"] & (table["worker"] == 0), "step_s"].to_numpy(dtype=float)
+    if len(steps) < FEWEST:
+        return None
+    logs = np.log(steps)
+    return StepSpread(
+        step_s=float(steps.mean()),
+        spread=float(logs.std(ddof=1)),
+        autocorrelation=_autocorrelation(logs),
     )
 
 
@@ -122,3 +173,10 @@ def _overhead_s(record: RunRecord) -> float:
     """From the launch to the end of all tasks, without the measured steps."""
     phases = record.phases
     return max(LEAST_OVERHEAD_S, (phases.total_s or 0.0) - (phases.measured_s or 0.0))
+
+
+def _autocorrelation(values: npt.NDArray[np.float64]) -> float:
+    """At lag 1; 0 where nothing varies."""
+    centred = values - values.mean()
+    square = float(centred @ centred)
+    return float(centred[1:] @ centred[:-1]) / square if square > 0.0 else 0.0

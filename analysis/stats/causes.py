@@ -2,23 +2,26 @@
 
 Decides which pairs are explained (those that differ by the rule of decision), which parts stand
 first, and when a single launch beside sound ones has a cause at all.  It needs no traced steps.
-What the parts are is decided in `explained_parts`, how they are told in
+How compute is divided in the mean step of one point, which table and figure show alike, is decided
+here too.  What the parts by cause are is decided in `explained_parts`, how they are told in
 `report.explanation`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.stats.decision import MARGIN, Decision, Outcome
 from analysis.stats.decisions import decisions
-from analysis.stats.explained_parts import Cause, explained_parts
-from analysis.stats.losses import lost_shares
+from analysis.stats.explained_parts import Cause, explained_parts, lost_shares
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
@@ -256,3 +259,49 @@ def alone_s(case: Case, point: Point) -> float | None:
     alone = float(known.mean() if base is point else known.median())
     own, whole = (each.experiment.of_each.examples_per_step for each in (point, base))
     return alone * own / whole
+
+
+class StepPart(StrEnum):
+    """What a worker does with the time of a step."""
+
+    INPUT = "input"
+    ALONE = "compute alone"
+    SLOWED = "compute slowed by shared cores"
+    WAITING = "waiting for others"
+    EXCHANGE = "exchange and update"
+    UPDATE = "update"
+    DISPATCH = "dispatch"
+    UNSEEN = "not seen"
+
+
+_OF_MEAN_STEP = [
+    *("mean_step_s", "input_wait_s", "compute_s", "stated_compute_s", "waiting_s", "exchange_s"),
+    "dispatch_s",
+]
+
+
+def mean_parts(case: Case, point: Point) -> pd.Series:
+    """Seconds by part, means over the measured launches; they add up to the mean step.
+
+    A part that is not known is not a number.  Compute alone is what an emulated accelerator was
+    asked for, else what `single` took; where neither is known, all of compute is there.  What is
+    slowed comes from the means: single launches vary to both sides, and would only add to it.
+    """
+    means = point.measured[_OF_MEAN_STEP].astype(float).mean()
+    alone = means["stated_compute_s"]
+    if math.isnan(alone):
+        alone = alone_s(case, point) or math.nan
+    slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
+    sent = point.setting.traits.communicates()
+    unseen = means["mean_step_s"] - np.nan_to_num(means["dispatch_s"])
+    parts = {
+        StepPart.INPUT: means["input_wait_s"],
+        StepPart.ALONE: means["compute_s"] - (0.0 if math.isnan(slowed) else slowed),
+        StepPart.SLOWED: slowed,
+        StepPart.WAITING: means["waiting_s"],
+        StepPart.EXCHANGE: means["exchange_s"] if sent else math.nan,
+        StepPart.UPDATE: math.nan if sent else means["exchange_s"],
+        StepPart.DISPATCH: means["dispatch_s"],
+        StepPart.UNSEEN: unseen if math.isnan(means["compute_s"]) else math.nan,
+    }
+    return pd.Series(parts, dtype=float)

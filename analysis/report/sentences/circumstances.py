@@ -16,7 +16,7 @@ from analysis.derive.steadiness import Steadiness
 from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, is_uneven
 from analysis.stats.drift import DRIFT_LIMIT, STAGES, drift_of
-from analysis.stats.losses import STALLED_LIMIT, lost_shares, stalled_shares
+from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import bytes_text, count_text, workers_text

@@ -16,9 +16,8 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.data.tasks import read_tasks
 from analysis.derive.pop import computation_scaling
-from analysis.stats.causes import alone_s
+from analysis.stats.causes import alone_s, mean_parts
 from analysis.stats.statistics import mean_of
-from analysis.stats.steps.mean_parts import mean_parts
 from analysis.wording import NONE, count_text, number, ratio, with_interval
 
 PARTS_NOTE = (

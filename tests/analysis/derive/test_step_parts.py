@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.derive.hidden import hidden_seconds
-from analysis.derive.step_parts import PARTS, parts_of, pop_of
+from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of, pop_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, StockAllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload

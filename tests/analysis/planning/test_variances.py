@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from analysis.planning.variances import LEAST_SPREAD, pilot_of
-from analysis.stats.steps.step_spread import StepSpread, step_spread
+from analysis.planning.variances import LEAST_SPREAD, StepSpread, pilot_of, step_spread
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import Phases, RunRecord

@@ -1,1 +1,0 @@
-"""What single steps tell: how much they vary, and the parts of a mean one."""
