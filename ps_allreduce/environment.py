@@ -46,6 +46,7 @@ MODULE_OF = {
     "pytest-xdist": "xdist",
     "google-crc32c": "google_crc32c",
     "nvidia-ml-py": "pynvml",
+    "myst-parser": "myst_parser",
 }
 
 #: Distributions without a module to import.

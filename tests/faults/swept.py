@@ -17,6 +17,7 @@ from experiments.cli.commands import sweep_command
 from experiments.studies.study import Study
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.sweep import PlannedRun
+from ps_allreduce.process import end_with
 from ps_allreduce.record.records import RunRecord
 from tests.real.tiny_sweep import TINY, tiny
 
@@ -59,4 +60,4 @@ def main(told: str, deadline_s: str, results: str, *options: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    end_with(main(*sys.argv[1:]))

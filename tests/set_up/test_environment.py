@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from ps_allreduce.environment import (
     LOCK_STAMP,
@@ -64,6 +66,18 @@ def test_version_in_range(version: str, inside: bool) -> None:
 def test_module_is_not_always_the_distribution() -> None:
     names = ["scikit-learn", "pillow", "numpy", "types-psutil"]
     assert [module_of(name) for name in names] == ["sklearn", "PIL", "numpy", None]
+
+
+def test_every_package_is_looked_for_by_a_module_of_its_own() -> None:
+    required = Requirements.parse((ROOT / "pyproject.toml").read_text(), ["dev"])
+    modules = {package.name: module_of(package.name) for package in required.packages}
+    provided = importlib.metadata.packages_distributions()
+    strange = {
+        name: module
+        for name, module in modules.items()
+        if module and name not in map(canonicalize_name, provided.get(module, ()))
+    }
+    assert strange == {}
 
 
 @pytest.mark.parametrize("build", ["tensorflow", "tensorflow-cpu", "tensorflow-rocm"])
