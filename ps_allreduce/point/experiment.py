@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.measurement import Evaluation, Measurement, RecordingComparison
-from ps_allreduce.point.network import EmulatedNetwork, render_rate
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
@@ -101,7 +101,7 @@ class Experiment:
         if self.evaluation is not None:
             parts.append(f"{self.evaluation.mode} evaluation")
         if self.network is not None and self.network.bits_per_s is not None:
-            parts.append(f"links of {render_rate(self.network.bits_per_s)}")
+            parts.append(f"links of {self.network}")
         return ", ".join([*parts, *self.resources.title_parts()])
 
     def columns(self) -> dict[str, object]:

@@ -216,7 +216,7 @@ class EmulatedNetwork:
         if self.congestion != CONGESTION:
             parts.append(self.congestion)
         if self.port_buffer_bytes != PORT_BUFFER_BYTES:
-            parts.append(f"ports of {self.port_buffer_bytes / 1e3:g} kB")
+            parts.append(f"ports of {self.port_buffer_bytes / 1e3:.3g} kB")
         if self.rto_min_s != RTO_MIN_S:
             parts.append(f"timeouts from {self.rto_min_s * 1e3:g}ms")
         if self.loss:

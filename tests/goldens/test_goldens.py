@@ -19,6 +19,7 @@ from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.small_form import in_small_form
 from experiments.export.folder import TAKEN, write_training
 from experiments.export.training import Start
+from experiments.studies import incast
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import QUICK
@@ -136,9 +137,11 @@ def points_of(name: str, profile: str, launcher: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_points_of_a_study(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Strategies that not every environment can train are there.
+def test_the_points_of_a_study(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Strategies that not every environment can train are there, and all of TCP.
     monkeypatch.setattr(plan, "absence", lambda _: "")
+    monkeypatch.setattr(incast, "AVAILABLE", tmp_path / "available")
+    incast.AVAILABLE.write_text("reno bbr cubic")
     lines = [
         line
         for profile, launcher in product(STUDIES[name].profiles, LAUNCHERS)

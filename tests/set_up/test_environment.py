@@ -75,7 +75,7 @@ def test_every_package_is_looked_for_by_a_module_of_its_own() -> None:
     strange = {
         name: module
         for name, module in modules.items()
-        if module and name not in map(canonicalize_name, provided.get(module, ()))
+        if module and name not in [canonicalize_name(each) for each in provided.get(module, ())]
     }
     assert strange == {}
 

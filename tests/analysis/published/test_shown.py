@@ -14,6 +14,7 @@ import pytest
 from analysis.data.cases import Case
 from analysis.published.beside import CURVE, P2, PIZ_DAINT, table_beside
 from analysis.published.claix import CLAIX, PATCHES
+from analysis.published.incast import INCAST
 from analysis.published.network import NETWORK, device_name
 from analysis.published.osu import OSU
 from analysis.published.pcad import PCAD
@@ -31,6 +32,7 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
+    AnyStrategy,
     Horovod,
     Single,
     StockAllReduce,
@@ -121,6 +123,37 @@ def test_devices_and_links_are_named_by_what_they_stand_for() -> None:
     assert [*table.rows["highest"]] == ["102"] * 4
     # 4 workers of 64 images at 100 images/s.
     assert {each.partition(" ")[0] for each in table.rows["step"]} == {"2560"}
+
+
+def behind_ports(strategy: type[AnyStrategy], buffer: int, control: str) -> Experiment:
+    network = EmulatedNetwork(
+        num_hosts=4, bits_per_s=2e8, congestion=control, port_buffer_bytes=buffer
+    )
+    return replace(on_hosts(make_experiment(strategy, 4), 2e8), network=network)
+
+
+def test_every_port_stands_beside_the_deepest_with_the_same_senders_and_control() -> None:
+    factors = {
+        behind_ports(AllReduce, 1 << 15, "cubic"): 0.9,
+        behind_ports(AllReduce, 1 << 22, "cubic"): 1.0,
+        behind_ports(SynchronousServers, 1 << 15, "cubic"): 0.25,
+        behind_ports(SynchronousServers, 1 << 22, "cubic"): 0.5,
+        behind_ports(SynchronousServers, 1 << 15, "reno"): 0.2,
+    }
+    shown = INCAST.show(cases_of(*[runs(p, times(f)) for p, f in factors.items()]))
+    (table,) = shown.tables
+    kept = {
+        (row["sent"].partition(",")[0], row["port"]): row["kept"].partition(" ")[0]
+        for _, row in table.rows.iterrows()
+    }
+    assert kept == {
+        ("allreduce", "32 KiB"): "0.90",
+        ("allreduce", "4.1943 MB"): "1.00",
+        ("ps_sync", "32 KiB"): "0.50",
+        ("ps_sync", "4.1943 MB"): "1.00",
+    }
+    assert "Reno and BBR not measured" in shown.sentences[-1]
+    assert len(shown.figures) == 1
 
 
 def test_a_real_device_has_its_own_name() -> None:
@@ -341,7 +374,7 @@ def test_processes_of_a_host_and_speed_up_over_hosts_stand_beside_published_ones
     )
 
 
-@pytest.mark.parametrize("study", [STORAGE, OSU, CLAIX])
+@pytest.mark.parametrize("study", [STORAGE, OSU, CLAIX, INCAST])
 def test_a_sweep_without_a_launch_shows_nothing_and_does_not_fail(study: PublishedStudy) -> None:
     failed = on_hosts(make_experiment(AllReduce, 2), 1e9)
     shown = study.show(cases_of(runs(failed, {0: None})))

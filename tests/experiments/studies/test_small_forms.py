@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from experiments.studies import incast
 from experiments.studies.literature import (
     claix,
     network,
@@ -16,6 +19,7 @@ from experiments.studies.literature import (
     storage,
 )
 from experiments.studies.study import Study
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, InputFiles, RecordFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -81,6 +85,35 @@ def test_every_device_meets_every_link_that_it_does_not_wait_for_too_long() -> N
     assert {m for m in met if m[0] == "VGG16/32" and m[2] == 1} == set()
     assert {rate for _, _, rate in met} == {1, 10, 56}
     assert ("ResNet50/32", 412, 10) in met
+
+
+def test_ports_of_every_size_are_met_by_all_that_is_sent_and_by_every_congestion_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tmp_path / "available"
+    kernel.write_text("reno cubic bbr\n")
+    monkeypatch.setattr(incast, "AVAILABLE", kernel)
+    points = small(incast.STUDY)
+    assert len(set(points)) == len(points) == 32
+    assert {buffer_of(p) for p in points} == set(incast.BUFFERS)
+    assert Counter(control_of(p) for p in points) == {"cubic": 16, "reno": 8, "bbr": 8}
+    kernel.write_text("reno cubic\n")
+    assert {control_of(p) for p in small(incast.STUDY)} == {"cubic", "reno"}
+
+
+def test_buffers_of_ports_that_are_not_emulated_cannot_be_set() -> None:
+    with pytest.raises(UserError, match="LAUNCHER=emulated"):
+        list(incast.STUDY.points(make_scope((1, 2), launcher="ssh", spread=Spread())))
+
+
+def buffer_of(point: Experiment) -> int:
+    assert point.network is not None
+    return point.network.port_buffer_bytes
+
+
+def control_of(point: Experiment) -> str:
+    assert point.network is not None
+    return point.network.congestion
 
 
 def passes(point: Experiment) -> tuple[float, float]:

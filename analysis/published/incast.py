@@ -1,0 +1,174 @@
+"""The study of shallow ports: what they leave of the rate, for the sweep `incast`.
+
+Decides what each point is compared with: the same senders with the same congestion control behind
+the deepest port that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.data.cases import Case, Point
+from analysis.figures.curves import curves_of
+from analysis.figures.marks import data_of
+from analysis.figures.style import INK
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    beside_base,
+    intervals,
+    marks_from,
+    over_base,
+    plot_panels,
+)
+from analysis.stats.points import mean_rate
+from analysis.wording import number, ratio
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork
+
+TABLE = (
+    "Rates of all workers, mean of the launches. Kept: over the mean rate behind the deepest port, "
+    "with its interval. Lost: packets that ports dropped, per thousand segments sent. Spread: the "
+    "95th percentile of steps over their median."
+)
+CAPTION = (
+    "Rate relative to that behind the deepest port, by what is sent and by congestion control; "
+    "small circles are launches, bars 95 % intervals, with an arrow where one leaves the axis. At "
+    "1 a shallow port costs nothing."
+)
+
+#: What the default congestion control is beside.
+NAMES = {"cubic": "CUBIC", "reno": "Reno", "bbr": "BBR"}
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    points = [point for case in cases for point in case.points if point.experiment.network]
+    rows = pd.DataFrame([*_rows(points)])
+    if rows.empty:
+        return Shown(sentences=["No port buffer was measured: the study needs emulated hosts."])
+    rows = rows.sort_values(["control", "senders", "buffer"], kind="stable")
+    figure = StudyFigure(
+        name="kept-behind-shallow-ports",
+        title="What a shallow port leaves of the rate",
+        caption=CAPTION,
+        figure=_drawn(rows),
+        data=data_of(rows),
+    )
+    return Shown(
+        sentences=[*_sentences(rows), *_missing(rows)],
+        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        figures=[figure],
+    )
+
+
+def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
+    """Points, each beside the same behind the deepest port."""
+    deepest = max((_network(p.experiment).port_buffer_bytes for p in points), default=0)
+    for point, base in beside_base(
+        points, lambda p: _network(p.experiment).port_buffer_bytes == deepest, _alike
+    ):
+        network = _network(point.experiment)
+        lost, sent = point.known("port_drops").sum(), point.known("segments_sent").sum()
+        spread = point.known("step_time_p95_s") / point.known("step_time_p50_s")
+        yield {
+            "senders": _senders(point.experiment),
+            "control": NAMES.get(network.congestion, network.congestion),
+            "buffer": network.port_buffer_bytes,
+            "rate": mean_rate(point),
+            **over_base("kept", point.rates, base.rates),
+            "lost": 1e3 * lost / sent if sent else float("nan"),
+            "spread": float(spread.mean()),
+        }
+
+
+def _network(experiment: Experiment) -> EmulatedNetwork:
+    assert experiment.network is not None
+    return experiment.network
+
+
+def _alike(experiment: Experiment) -> tuple[str, str, int]:
+    control = _network(experiment).congestion
+    return _senders(experiment), control, experiment.num_workers
+
+
+def _senders(experiment: Experiment) -> str:
+    """What is sent: the strategy with what it was asked for."""
+    return ", ".join([str(experiment.strategy), *experiment.strategy.title_parts()])
+
+
+def _sentences(rows: pd.DataFrame) -> Iterator[str]:
+    """What is kept behind the shallowest port, for all that is sent under each control."""
+    shallowest = rows[rows["buffer"] == rows["buffer"].min()]
+    for control, own in shallowest.groupby("control", sort=False):
+        kept = intervals(own, ["kept", "low", "high"], ratio)
+        told = "; ".join(f"{who} {each}" for who, each in zip(own["senders"], kept, strict=True))
+        yield (
+            f"{control}, ports of {_size(own['buffer'].iloc[0])}: of the rate behind deep ports "
+            f"remains for {told}."
+        )
+
+
+def _missing(rows: pd.DataFrame) -> Iterator[str]:
+    missing = [name for name in NAMES.values() if name not in set(rows["control"])]
+    if missing:
+        yield f"{' and '.join(missing)} not measured: the kernel does not offer it, or it failed."
+
+
+def _text(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "sent": rows["senders"],
+            "TCP": rows["control"],
+            "port": rows["buffer"].map(_size),
+            "images/s": rows["rate"].map(number),
+            "kept": intervals(rows, ["kept", "low", "high"], ratio),
+            "lost": rows["lost"].map(number),
+            "spread": rows["spread"].map(ratio),
+        }
+    )
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1024:.0f} KiB" if num_bytes < 1_000_000 else f"{num_bytes / 1e6:g} MB"
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    buffers = sorted(set(rows["buffer"]))
+    marks = marks_from(rows, rows["kept"])
+    marks = marks.assign(x=marks["buffer"].map(buffers.index), label=marks["senders"])
+    labels = list(dict.fromkeys(marks["label"]))
+    panels = {
+        str(control): curves_of(own, labels)
+        for control, own in marks.groupby("control", sort=False)
+    }
+
+    def at_one(axes: Axes, _: str) -> None:
+        axes.axhline(1.0, color=INK, linewidth=0.8)
+
+    return plot_panels(
+        panels,
+        {place: _size(each) for place, each in enumerate(buffers)},
+        ("buffer of a port", "rate relative to the deepest"),
+        at_one,
+    )
+
+
+INCAST = PublishedStudy(
+    name="incast",
+    source="none for TensorFlow. Phanishayee and others, Measurement and Analysis of TCP "
+    "Throughput Collapse in Cluster-based Storage Systems, FAST 2008, describe the collapse where "
+    "many servers answer one client at once.",
+    differences=(
+        "Ports are queues of the emulated switch, each with a buffer of its own; switches share "
+        "theirs among busy ports.",
+        "4 hosts send at most 3 at a time to a port; racks have tens of senders.",
+        "The least retransmission timeout is Linux's 200 ms.",
+    ),
+    show=_show,
+)

@@ -1,0 +1,98 @@
+"""Many senders to one port: buffers of switches, congestion control, placements, messages.
+
+Axes: the buffer of a switch's port (32 KiB to 4 MB), TCP's congestion control (CUBIC, Reno, BBR),
+and what workers send: a ring, synchronous servers with partitioned variables or with whole ones,
+and partitioned ones without a bound on messages in flight.
+
+Method: every worker's host has a server as well.  In a ring one host sends to a port at a time, and
+to a server all workers send together.  What cannot wait at a port is lost, and TCP sends it again;
+if nothing follows that tells of the loss, after 200 ms.  Accelerators are emulated: a step computes
+100 ms and moves 3.2 MB of gradients over links of 200 Mbit/s, so that the network decides the step
+and cores do not.  Congestion control varies for the ring and for partitioned servers, the rest has
+CUBIC.  What this machine's kernel lacks is left out, and the report says so.  4 steps of warm-up
+and 16 measured ones, 3 launches.
+
+Cost: 32 points, 96 launches, about 15 minutes on two cores.
+
+It should show who suffers from a shallow buffer, how much of the rate with a deep one is left, and
+whether another placement, fewer messages in flight or another congestion control help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.studies.literature.method import emulated, fixed_profiles
+from experiments.studies.scope import Scope
+from experiments.studies.study import SmallForm, Study
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import SynchronousServers
+from ps_allreduce.point.workload import Workload
+
+#: Bytes that may wait at a port, from a shallow switch to a deep one.
+BUFFERS = (32 << 10, 128 << 10, 512 << 10, PORT_BUFFER_BYTES)
+
+CONGESTIONS = (CONGESTION, "reno", "bbr")
+
+#: Of the small form.
+WORKERS, BITS_PER_S, STEP_S, BATCH, DIVISOR = 4, 200e6, 0.1, 32, 32
+
+#: What this kernel offers to every user.
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+PROFILES = fixed_profiles(4, 16, launches=3)
+
+
+def _points(scope: Scope) -> Iterator[Experiment]:
+    for workload in scope.workloads:
+        for number, point in enumerate(_sending(scope, workload)):
+            yield from _behind_ports(point, CONGESTIONS if number < 2 else (CONGESTION,))
+
+
+def _sending(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    """What is sent in different ways; the first two with every congestion control."""
+    workers = scope.scale.workers[-1]
+    servers = scope.servers_for(workers)
+    yield scope.reduced(workload, workers)
+    cut = scope.of_servers(workload, servers, Policy.PARTITIONED)
+    whole = scope.of_servers(workload, servers, Policy.ROUND_ROBIN)
+    for settings in (cut, whole, replace(cut, in_flight=0)):
+        yield scope.point(workload, SynchronousServers, workers, settings)
+
+
+def _behind_ports(point: Experiment, controls: tuple[str, ...]) -> Iterator[Experiment]:
+    network = point.network
+    if network is None:
+        raise UserError("incast sets the buffers of emulated ports: use LAUNCHER=emulated.")
+    for control in available(controls):
+        for num_bytes in BUFFERS:
+            yield replace(point, network=_behind(network, control, num_bytes))
+
+
+def _behind(network: EmulatedNetwork, control: str, num_bytes: int) -> EmulatedNetwork:
+    return replace(network, congestion=control, port_buffer_bytes=num_bytes)
+
+
+def available(controls: tuple[str, ...]) -> list[str]:
+    """Those that this machine's kernel has; the default in any case."""
+    offered = AVAILABLE.read_text(encoding="ascii").split() if AVAILABLE.is_file() else []
+    return [control for control in controls if control in (CONGESTION, *offered)]
+
+
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    profiles=PROFILES,
+    looks_first=False,
+    small=SmallForm(
+        workloads=(emulated("ResNet50", divisor=DIVISOR, batch=BATCH, step_s=STEP_S),),
+        workers=(WORKERS,),
+        hosts=WORKERS,
+        bandwidth=BITS_PER_S,
+    ),
+)
