@@ -106,7 +106,31 @@ def start_with_standard_streams(
         HostFault: the program cannot be started.
     """
     with _line() as (here, there):
-        return ChildProcess(_start(words, log, environment, standard=there.fileno()), here)
+        stream = there.fileno()
+        return ChildProcess(_start(words, log, environment, stdin=stream, stdout=stream), here)
+
+
+def start_with_input(
+    words: Sequence[str], log: Path, environment: Mapping[str, str], source: Sequence[str] = ()
+) -> tuple[ChildProcess, BackgroundProcess | None]:
+    """Start a program that reads what a source writes; what the program says goes to a log.
+
+    Args:
+        source: the command of the source; none: the input stays open, and nothing comes.  It
+            complains to nobody: most of what it has to say is that the program has ended.
+
+    Raises:
+        HostFault: one of them cannot be started.
+    """
+    with _line() as (here, there):
+        program = ChildProcess(_start(words, log, environment, stdin=there.fileno()), here)
+        if not source:
+            return program, None
+        try:
+            writing = _start(source, Path(os.devnull), environment, stdout=here.fileno())
+        finally:
+            here.close()  # the end of the source is then that of the input
+        return program, BackgroundProcess(writing)
 
 
 @contextmanager
@@ -126,20 +150,17 @@ def _start(
     log: Path,
     environment: Mapping[str, str],
     *,
-    standard: int | None = None,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | None = None,
     inherited: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program that leads a session of its own.
-
-    Args:
-        standard: descriptor of its standard input and output; None: no input, output to the log.
-    """
+    """Start a program that leads a session of its own; a `stdout` of None is the log."""
     try:
         with log.open("ab") as output:
             return subprocess.Popen(
                 list(words),
-                stdin=subprocess.DEVNULL if standard is None else standard,
-                stdout=output if standard is None else standard,
+                stdin=stdin,
+                stdout=output if stdout is None else stdout,
                 stderr=output,
                 pass_fds=inherited,
                 env=dict(environment),

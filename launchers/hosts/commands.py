@@ -10,92 +10,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from launchers.hosts.contents import COMPLETE, Checkout, Wheelhouse
+from launchers.hosts.goal import WORK, Goal
 from launchers.sites.ssh.command_line import REACHED
-
-#: In the checkout on a host: what is being unpacked, packages to install, marks.
-WORK = ".ps-allreduce-hosts"
 
 #: Begins the line that tells what was found.
 FOUND = "ps-allreduce: found"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedEnvironment:
-    """The environment that every host is to have at the same place.
-
-    Attributes:
-        python: path of its interpreter.
-        python_path: PYTHONPATH of the suite.
-        folder: what `requirements/set_up.sh` fills; None for an environment that somebody else
-            keeps, which is only checked.
-        build: of TensorFlow.
-        with_horovod: whether Horovod is built there.
-        stamp: how `sha256sum` writes the mark of the finished environment; empty without one.
-        base: path of the Python to make it with where the host has that.
-        command: the Python to make it with elsewhere.
-    """
-
-    python: str
-    python_path: str
-    folder: Path | None = None
-    build: str = ""
-    with_horovod: bool = False
-    stamp: str = ""
-    base: str = ""
-    command: str
-
-    def variables(self, wheelhouse: str) -> tuple[str, ...]:
-        """What `requirements/set_up.sh` is told, but for the Python to use."""
-        if self.folder is None:
-            return ("ENV=existing",)
-        # The script tells pip to be quiet; "verbose" makes up for it, as silence means trouble.
-        held = (f"TF={self.build}", f"HOROVOD={int(self.with_horovod)}")
-        return (f"VENV={self.folder}", *held, f"WHEELHOUSE={wheelhouse}", "PIP_VERBOSE=1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """What every host is to have.
-
-    Attributes:
-        root: folder of the checkout on the hosts.
-        call: a name for this call that no other has.
-    """
-
-    root: Path
-    checkout: Checkout
-    environment: WantedEnvironment
-    wheelhouse: Wheelhouse | None = None
-    call: str
-
-    @property
-    def token(self) -> str:
-        """Name of a file that is in this machine's folders while we are at work."""
-        return f"{WORK}-{self.call}"
-
-    @property
-    def environment_token(self) -> Path | None:
-        """That file in this machine's environment."""
-        folder = self.environment.folder
-        return None if folder is None else folder / self.token
-
 
 _BEGIN = ("exec 1>&2", f"echo '{REACHED}'")
 
 _LOOK = (
     *_BEGIN,
-    "manifest=$(cat)",
     "root=$1 token=$2 venv_token=$3 call=$4 number=$5 stamp=$6 python=$7 path=$8 wheels=$9",
     "shift 9",
-    'listed() { find "$@" -name __pycache__ -prune -o -type f -print | LC_ALL=C sort; }',
-    'stated() { printf "%s\\n" "$manifest" | cut -c67- | LC_ALL=C sort; }',
-    'intact() { printf "%s\\n" "$1" | sha256sum -c; }',
-    'is_same() ( cd "$root" && intact "$manifest" && [ "$(listed "$@")" = "$(stated)" ] ) '
-    ">/dev/null 2>&1",
+    "copy=$(mktemp -d) || exit",
+    "trap 'rm -rf \"$copy\"' EXIT",
+    'tar -x -z -o -f - -C "$copy" || exit',
+    'is_same() { for part; do diff -r -q -x __pycache__ "$copy/$part" "$root/$part" || return; '
+    "done >/dev/null 2>&1; }",
     f"work=$root/{WORK}; calls=$work/calls/$call",
     'if [ -e "$root/$token" ]; then files=shared; elif is_same "$@"; then files=same; '
     'elif [ -e "$work/made-here" ]; then files=other; '
@@ -105,8 +37,8 @@ _LOOK = (
     'case $files in none|other) mkdir -p "$calls" && touch "$work/made-here" "$calls/$number" '
     "|| files=locked;; esac",
     'if [ -e "$venv_token" ]; then place=shared; else place=separate; fi',
-    'environment=none; if [ -x "$python" ] && { [ -z "$stamp" ] || intact "$stamp"; } '
-    ">/dev/null 2>&1; then environment=made; fi",
+    'environment=none; if [ -x "$python" ] && { [ -z "$stamp" ] || printf "%s\\n" "$stamp" | '
+    "sha256sum -c >/dev/null 2>&1; }; then environment=made; fi",
     "case $files-$environment in shared-made|same-made) "
     'if cd "$root" && env PYTHONPATH="$path" "$python" -m ps_allreduce.environment; '
     "then environment=ready; fi;; esac",
@@ -120,9 +52,7 @@ _COPY = (
     'cd "$1"',
     "rm -rf new old",
     "mkdir new old",
-    "tar -x -o -f - -C new",
-    f"( cd new && sha256sum -c {COMPLETE} >/dev/null )",
-    f"rm new/{COMPLETE}",
+    "tar -x -z -o -f - -C new",
     'for name in new/*; do part=${name#new/}; if [ -e "../$part" ]; then mv "../$part" old/; fi; '
     'mv "$name" ..; done',
     "rm -rf new old",
@@ -134,8 +64,7 @@ _COPY_WHEELS = (
     "set -eu",
     'mkdir -p "$1"; cd "$1"',
     'rm -rf "$2.$3"; mkdir "$2.$3"',
-    'tar -x -o -f - -C "$2.$3"',
-    f'[ -e "$2.$3/{COMPLETE}" ]',
+    'tar -x -z -o -f - -C "$2.$3"',
     'if [ -e "$2" ]; then rm -rf "$2.$3"; else mv "$2.$3" "$2"; fi',
 )
 
@@ -161,7 +90,7 @@ def _command(script: Sequence[str], *values: str) -> str:
 
 
 def look_command(goal: Goal, number: int) -> str:
-    """See what a host has; it is given the manifest, and answers with a line.
+    """See what a host has; it compares an archive with that, and answers with a line.
 
     Args:
         number: of the host, by which hosts that share a folder find each other.
@@ -172,7 +101,7 @@ def look_command(goal: Goal, number: int) -> str:
         *(str(goal.root), goal.token, str(goal.environment_token or ""), goal.call, str(number)),
         *(wanted.stamp, wanted.python, wanted.python_path),
         "" if goal.wheelhouse is None else goal.wheelhouse.name,
-        *goal.checkout.parts,
+        *goal.parts,
     )
 
 

@@ -12,8 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from launchers.cli.run import shortened
 from launchers.cli.types import PATH
-from launchers.hosts.commands import Goal
-from launchers.hosts.here import goal_here, marked
+from launchers.hosts.goal import Goal, goal_here, marked
 from launchers.hosts.needs import told_lines
 from launchers.hosts.set_up import HostOutcome, Tell, log_of, set_up_hosts
 from launchers.settings import LauncherSettings

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from launchers.hosts.commands import FOUND, Goal
+from launchers.hosts.commands import FOUND
+from launchers.hosts.goal import Goal
 from launchers.sites.ssh.command_line import REACHED, explain_loss, explain_no_start, last_heard
 from launchers.sites.ssh.hostfile import SshHost
 from ps_allreduce.errors import HostFault
@@ -155,5 +156,5 @@ def explain_failure(host: SshHost, step: str, status: int, said: str) -> str:
 
 def told_lines(said: str) -> Sequence[str]:
     """What was said by others than us."""
-    ours = (REACHED, FOUND)
-    return [line for line in said.splitlines() if line.strip() and not line.startswith(ours)]
+    told = (line for line in said.splitlines() if line.strip() and not line.startswith(FOUND))
+    return [line for line in told if not line.endswith(REACHED)]  # a greeting may precede it

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from io import BufferedIOBase
 from pathlib import Path
 from threading import Event
 
 from launchers.hosts.calls import run_on
 from launchers.hosts.commands import (
-    Goal,
     copy_command,
     copy_wheels_command,
     look_command,
     set_up_command,
 )
+from launchers.hosts.goal import Goal
 from launchers.hosts.needs import (
     FilesThere,
     FoundThere,
@@ -110,9 +109,8 @@ class HostSetUp:
         return HostOutcome(host=self._host.name, text=str(error), has_failed=True)
 
     def _look(self) -> FoundThere:
-        manifest = self._goal.checkout.manifest.encode()
         command = look_command(self._goal, self.number)
-        found = parse_found(self._run("looking", command, lambda sink: sink.write(manifest)))
+        found = parse_found(self._run("looking", command, self._goal.pack_words))
         if found is None:
             raise HostFault(f"{self._host.name} did not tell what it has.")
         return found
@@ -120,24 +118,22 @@ class HostSetUp:
     def _do(self, step: Step) -> None:
         goal = self._goal
         if step is Step.COPY:
-            self._run(step, copy_command(goal), goal.checkout.pack)
+            self._run(step, copy_command(goal), goal.pack_words)
         elif step is Step.COPY_WHEELS:
             assert goal.wheelhouse is not None
-            self._run(step, copy_wheels_command(goal, self.number), goal.wheelhouse.pack)
+            self._run(step, copy_wheels_command(goal, self.number), goal.wheelhouse.pack_words)
         else:
-            self._run(step, set_up_command(goal, only_check=step is Step.CHECK), None)
+            self._run(step, set_up_command(goal, only_check=step is Step.CHECK))
 
-    def _run(
-        self, doing: str, command: str, feed: Callable[[BufferedIOBase], object] | None
-    ) -> str:
-        """What a command said.
+    def _run(self, doing: str, command: str, source: Sequence[str] = ()) -> str:
+        """What a command said; its input is what another one writes here.
 
         Raises:
             HostFault: it failed.
         """
         self._tell(self._host.name, doing)
         try:
-            status, said = run_on(self._host, command, self._log, self._stop, feed)
+            status, said = run_on(self._host, command, self._log, self._stop, source)
         except OSError as error:  # of a file here
             raise HostFault(f"{doing} failed for {self._host.name}: {error}.") from error
         if status:

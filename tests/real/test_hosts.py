@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers.hosts.contents import PARTS
+from launchers.hosts.goal import PARTS
 from ps_allreduce.environment import LOCK_STAMP
 from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail

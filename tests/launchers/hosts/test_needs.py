@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -12,15 +11,19 @@ from pathlib import Path
 import pytest
 
 from launchers.hosts.commands import (
-    WORK,
-    Goal,
-    WantedEnvironment,
     copy_command,
     copy_wheels_command,
     look_command,
     set_up_command,
 )
-from launchers.hosts.contents import PARTS, Checkout, Wheelhouse, read_checkout, read_wheelhouse
+from launchers.hosts.goal import (
+    PARTS,
+    WORK,
+    Goal,
+    WantedEnvironment,
+    Wheelhouse,
+    read_wheelhouse,
+)
 from launchers.hosts.needs import (
     EnvironmentThere,
     FilesThere,
@@ -41,7 +44,7 @@ WHEELS = Wheelhouse(folder=Path("wheels"), sizes={"a.whl": 1})
 
 GOAL = Goal(
     root=Path("/home/me/suite"),
-    checkout=Checkout(folder=ROOT, digests={"Makefile": "0" * 64, "analysis/a.py": "1" * 64}),
+    folder=ROOT,
     environment=WantedEnvironment(
         python="/venv/bin/python",
         python_path="/home/me/suite",
@@ -63,14 +66,12 @@ def test_a_checkout_is_what_its_folder_holds_without_results_and_leftovers(tmp_p
     for name in (*names, "analysis/__pycache__/new.pyc"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    checkout = read_checkout(tmp_path)
-    assert list(checkout.digests) == ["Makefile", "analysis/deep/new.py"]
-    assert checkout.parts == ("Makefile", "analysis")
-    words = ["sha256sum", "-c"]
-    checked = subprocess.run(
-        words, cwd=tmp_path, input=checkout.manifest.encode(), capture_output=True, check=False
-    )
-    assert checked.returncode == 0
+    goal = replace(GOAL, folder=tmp_path)
+    assert goal.parts == ("Makefile", "analysis")
+    packed = subprocess.run(goal.pack_words, capture_output=True, check=True).stdout
+    listed = subprocess.run(["tar", "-tz"], input=packed, capture_output=True, check=True).stdout
+    files = [name for name in listed.decode().splitlines() if not name.endswith("/")]
+    assert files == ["Makefile", "analysis/deep/new.py"]
 
 
 def test_all_that_git_keeps_in_the_checkout_is_copied() -> None:
@@ -80,11 +81,6 @@ def test_all_that_git_keeps_in_the_checkout_is_copied() -> None:
         skip_or_fail("the checkout has no git")
     tops = {name.split("/")[0] for name in listed}
     assert {top for top in tops if not top.startswith(".")} == set(PARTS)
-
-
-def test_names_that_sha256sum_would_rewrite_are_refused() -> None:
-    with pytest.raises(UserError, match="cannot be copied; rename the file"):
-        Checkout(folder=ROOT, digests={"a\nb": "0"})
 
 
 def test_a_wheelhouse_is_known_by_its_packages(tmp_path: Path) -> None:
@@ -247,14 +243,3 @@ def test_a_failure_is_one_sentence(status: int, said: str, told: str) -> None:
     assert message.startswith(told)
     assert said.splitlines()[-1].rstrip(".") in message
     assert message.endswith(".")
-
-
-def test_an_archive_ends_with_what_completes_it(tmp_path: Path) -> None:
-    (tmp_path / "Makefile").write_text("all:")
-    archive = io.BytesIO()
-    checkout = read_checkout(tmp_path)
-    checkout.pack(archive)
-    listed = subprocess.run(
-        ["tar", "-t", "-f", "-"], input=archive.getvalue(), capture_output=True, check=True
-    )
-    assert listed.stdout.decode().split() == ["Makefile", ".complete"]

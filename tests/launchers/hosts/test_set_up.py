@@ -5,15 +5,12 @@ All of them have the same folder, as hosts that share one do; what is installed 
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,11 +21,19 @@ from launchers.__main__ import cli
 from launchers.hosts import calls
 from launchers.hosts import hosts_command as command_module
 from launchers.hosts.calls import run_on
-from launchers.hosts.commands import WORK, Goal, WantedEnvironment, copy_command
-from launchers.hosts.contents import Wheelhouse, read_checkout, read_wheelhouse
-from launchers.hosts.here import goal_here, marked
+from launchers.hosts.commands import copy_command
+from launchers.hosts.goal import (
+    WORK,
+    Goal,
+    WantedEnvironment,
+    Wheelhouse,
+    goal_here,
+    marked,
+    read_wheelhouse,
+)
 from launchers.hosts.set_up import HostOutcome, set_up_hosts
 from launchers.sites.ssh.hostfile import SshHost
+from ps_allreduce.errors import HostFault
 from tests.real.machines import wait_until
 from tests.talk import assert_gone
 
@@ -99,7 +104,7 @@ class Hosts:
         digest = sha256((self.checkout / "requirements/cpu.txt").read_bytes()).hexdigest()
         return Goal(
             root=self.there,
-            checkout=read_checkout(self.checkout),
+            folder=self.checkout,
             environment=WantedEnvironment(
                 python=str(venv / "bin/python"),
                 python_path=str(self.there),
@@ -266,18 +271,23 @@ def test_an_archive_that_was_cut_is_never_used(hosts: Hosts) -> None:
     hosts.one()
     goal = hosts.goal
     (hosts.checkout / "ps_allreduce/run.py").write_text("new")
-    archive = io.BytesIO()
-    hosts.goal.checkout.pack(archive)
-    whole = archive.getvalue()
-    command, log, stop = copy_command(goal), hosts.logs / "cut", threading.Event()
-    for length in (0, 512, 1024, 3000, whole.index(b".complete")):
-        part = io.BytesIO(whole[:length])
-        status, _ = run_on(
-            SshHost(name="n9"), command, log, stop, partial(shutil.copyfileobj, part)
-        )
+    packed = subprocess.run(goal.pack_words, capture_output=True, check=True).stdout
+    archive, log, stop = hosts.logs / "archive", hosts.logs / "cut", threading.Event()
+    archive.write_bytes(packed)
+    for length in (0, 20, len(packed) // 2, len(packed) - 9, len(packed) - 1):
+        source = ("head", "-c", str(length), str(archive))
+        status, _ = run_on(SshHost(name="n9"), copy_command(goal), log, stop, source)
         assert status
         assert (hosts.there / "ps_allreduce/run.py").read_text() == "1"
     assert hosts.one().startswith("ready, checkout copied")
+
+
+def test_what_an_editor_leaves_here_stops_no_copy_and_a_disk_error_does(hosts: Hosts) -> None:
+    (hosts.checkout / "ps_allreduce/.#run.py").symlink_to("/no/such/file")
+    assert hosts.one() == "ready, checkout copied, environment set up"
+    log, stop = hosts.logs / "log", threading.Event()
+    with pytest.raises(HostFault, match=r"n9 is to get cannot be read: 'sh -c \'exit 2\'' ended"):
+        run_on(SshHost(name="n9"), "cat", log, stop, ("sh", "-c", "exit 2"))
 
 
 def test_a_host_in_trouble_stops_nobody(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
