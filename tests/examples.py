@@ -14,7 +14,7 @@ from ps_allreduce.point.inputs.data import Digits, Synthetic
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.models.trained import ARCHITECTURES, ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Coordinator, LayoutKind, Resources, Spread
 from ps_allreduce.point.strategies import (
@@ -206,6 +206,7 @@ def optimizers() -> st.SearchStrategy[Optimizer]:
     return (
         st.builds(Sgd, learning_rate=rates)
         | st.builds(Momentum, learning_rate=rates, momentum=shares, nesterov=st.booleans())
+        | st.builds(Adagrad, learning_rate=rates, initial_accumulator_value=st.floats(0, 1))
         | st.builds(Adam, learning_rate=rates, beta_1=shares, beta_2=shares)
         | st.builds(AdamW, learning_rate=rates, weight_decay=st.floats(0, 1))
     )

@@ -78,6 +78,8 @@ port_buffer_bytes:i port_drops:i
 segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
 
 steps_per_worker largest_share:f equal_shares_per_sec:f
+
+id_exponent:f initial_accumulator_value:f
 """
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
@@ -107,14 +109,14 @@ ASKED = "asked_"
 #: What was asked for otherwise: it must agree between runs that are compared.  Those before others
 #: are the first to tell in a file's name what sets a case apart.
 _CONDITIONS = """
-model model_digest model_arguments image_size num_classes vocabulary channels target ordered_input
-parallel_reads parallel_maps prefetch cache shuffle flips unit tokens_per_example input
-input_checksum input_place optimizer learning_rate momentum nesterov beta_1 beta_2 epsilon
-weight_decay batch_per_worker scaling accumulation seed precision compute emulated_forward_s
-emulated_backward_s emulated_groups emulated_factors emulated_jitter launcher network network_hosts
-port_buffer_bytes asked_interface asked_workers_per_host device devices_per_worker cores_per_worker
-warmup least_warmup_steps least_warmup_s most_warmup_steps most_warmup_s least_measured_steps
-least_measured_s event_steps
+model model_digest model_arguments image_size num_classes vocabulary id_exponent channels target
+ordered_input parallel_reads parallel_maps prefetch cache shuffle flips unit tokens_per_example
+input input_checksum input_place optimizer learning_rate momentum nesterov beta_1 beta_2 epsilon
+weight_decay initial_accumulator_value batch_per_worker scaling accumulation seed precision compute
+emulated_forward_s emulated_backward_s emulated_groups emulated_factors emulated_jitter launcher
+network network_hosts port_buffer_bytes asked_interface asked_workers_per_host device
+devices_per_worker cores_per_worker warmup least_warmup_steps least_warmup_s most_warmup_steps
+most_warmup_s least_measured_steps least_measured_s event_steps
 """
 
 

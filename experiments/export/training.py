@@ -10,6 +10,7 @@ from analysis.planning.choice import MeasuredSetting
 from experiments.export.tasks import TaskLine
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.placement import Plan
 
 
@@ -57,6 +58,11 @@ class Training:
             raise UserError(
                 f"{strategy.label}: a training of your own would need a built {strategy.label}, "
                 "which export does not take along. Choose another setting."
+            )
+        if isinstance(workload.model, RecommenderModel):
+            raise UserError(
+                f"model {workload.model.name} is trained on ids that are made up, and there is "
+                "nothing to be taken home: choose a setting of your own model."
             )
         if not workload.model.computes:
             raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from experiments.models.model_text import EXAMPLES
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, WIDTH, Tables
 from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, TextModel
 from ps_allreduce.point.models.weights import PublishedModel
@@ -25,6 +26,9 @@ def render_models() -> str:
             "Text (tokens of a sequence, vocabulary):",
             *(_text_line(TextModel(name=name)) for name in TEXT_MODELS),
             "",
+            f"Recommenders (tables, rows of all, each of {WIDTH} numbers):",
+            *(_tables_line(name, tables) for name, tables in RECOMMENDERS.items()),
+            "",
             "Weights alone, for placement and with --emulate (MB, variables):",
             *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),
             "  Tensors-N-xMB      N equal tensors of x MB together, also in KB",
@@ -42,6 +46,10 @@ def render_models() -> str:
 
 def _text_line(model: TextModel) -> str:
     return f"  {model.name:<18} {model.sequence_length:>3} {model.vocabulary:>4}"
+
+
+def _tables_line(name: str, tables: Tables) -> str:
+    return f"  {name:<18} {len(tables.rows):>3} {sum(tables.rows):>4}"
 
 
 def _weights_line(model: PublishedModel) -> str:

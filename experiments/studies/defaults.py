@@ -7,6 +7,7 @@ and sizes that a laptop can train: the architecture counts here, not the size of
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
@@ -16,8 +17,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, Synthetic
 from ps_allreduce.point.layout import room_for_workers, too_few_hosts
 from ps_allreduce.point.models import shipped_model
+from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER, RecommenderModel
 from ps_allreduce.point.models.trained import SMALL_CNN, SMALL_VIT, ImageModel, OwnModel, TextModel
-from ps_allreduce.point.optimizers import Momentum, Optimizer
+from ps_allreduce.point.optimizers import Adagrad, Momentum, Optimizer, Sgd
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
@@ -35,6 +37,15 @@ BATCHES = {SMALL_CNN: 32, SMALL_VIT: 16}
 
 #: Sequences: each holds many tokens.
 TEXT_BATCH = 4
+
+#: Small for a recommender: a step looks up a few hundred rows of each large table.
+RECOMMENDER_BATCH = 512
+
+#: As their authors train them: MLPerf's DLRM by SGD, towers usually by Adagrad.
+RECOMMENDER_OPTIMIZERS: Mapping[str, Optimizer] = {
+    SMALL_TWO_TOWER: Adagrad(learning_rate=0.05),
+    SMALL_DLRM: Sgd(learning_rate=0.1),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +159,13 @@ def default_workload(model: str | OwnTraining, emulated: EmulatedCompute | None 
     shipped = shipped_model(model)
     if isinstance(shipped, TextModel):
         return Workload(model=shipped, batch_per_worker=TEXT_BATCH, emulated=emulated)
+    if isinstance(shipped, RecommenderModel):
+        return Workload(
+            model=shipped,
+            optimizer=RECOMMENDER_OPTIMIZERS[shipped.name],
+            batch_per_worker=RECOMMENDER_BATCH,
+            emulated=emulated,
+        )
     if not isinstance(shipped, ImageModel):
         return Workload(model=shipped, batch_per_worker=1, emulated=emulated)
     size = IMAGE_SIZES.get(model, max(shipped.sizes.minimum_image_size, IMAGE_SIZE))

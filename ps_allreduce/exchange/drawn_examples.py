@@ -69,6 +69,37 @@ class Field:
         return tf.cast(tf.random.stateless_uniform(self.shape, seed), self.dtype)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkewedIds(Field):
+    """A row of each of several tables, row 0 the most popular: ids follow a power law.
+
+    Attributes:
+        rows: of each table.
+        exponent: row i is drawn as often as the density x^-exponent on [1, rows + 1) has it between
+            i + 1 and i + 2 (the `DataGenerator` of HugeCTR); 0 draws all evenly.
+    """
+
+    rows: tuple[int, ...]
+    exponent: float
+
+    def draw(self, seed: tf.Tensor) -> tf.Tensor:
+        """Whole numbers [tables], by the inverse of the distribution."""
+        even = tf.random.stateless_uniform(self.shape, seed, dtype=tf.float64)
+        ends = tf.constant(self.rows, tf.float64) + 1.0
+        power = 1.0 - self.exponent
+        drawn = ends**even if power == 0 else (1.0 + even * (ends**power - 1.0)) ** (1.0 / power)
+        ids = tf.cast(drawn, tf.int64) - 1
+        return tf.cast(tf.minimum(ids, tf.constant(self.rows, tf.int64) - 1), self.dtype)
+
+
+def clicks(rows: tuple[int, ...], numbers: int, exponent: float) -> DrawnExamples:
+    """Ids of a row of each table, some numbers, and whether something was chosen."""
+    ids = SkewedIds(shape=(len(rows),), dtype=tf.int32, rows=rows, exponent=exponent)
+    beside = [Field(shape=(numbers,), dtype=tf.float32)] if numbers else []
+    chosen = Field(shape=(1,), dtype=tf.float32, below=2)
+    return DrawnExamples([ids, *beside] if beside else ids, chosen)
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnExamples:
     """Inputs and targets, nested `Field`s each."""

@@ -132,7 +132,10 @@ class Replica:
         self._rule = rule
         self.variables = [make_variable(value) for value in values]
         self.slots = [
-            [make_variable(np.zeros(shape, np.float32)) for shape in rule.slots(value.shape)]
+            [
+                make_variable(np.full(shape, rule.first_slot_value, np.float32))
+                for shape in rule.slots(value.shape)
+            ]
             for value in values
         ]
 

@@ -55,7 +55,12 @@ class ServedVariables:
         for bucket, flat in zip(self.buckets, flats, strict=True):
             with tf.device(server_device(bucket.server)):
                 self.variables.append(tf.Variable(flat))
-                self._slots.append([tf.Variable(tf.zeros(s)) for s in rule.slots((bucket.size,))])
+                self._slots.append(
+                    [
+                        tf.Variable(tf.fill(shape, rule.first_slot_value))
+                        for shape in rule.slots((bucket.size,))
+                    ]
+                )
 
     def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Whole variables, in creation order, from one flat tensor per bucket."""

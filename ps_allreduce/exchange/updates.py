@@ -8,21 +8,28 @@ updating its tensors.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import tensorflow as tf
 
 Shape = tuple[int, ...]
 
 
-class UpdateRule(Protocol):
+class UpdateRule(ABC):
     """How one variable follows from its gradient; variable and slots are resource handles."""
 
-    def slots(self, shape: Shape) -> tuple[Shape, ...]:
-        """The shapes of the slots of a variable; all are float32 and begin with zeros."""
+    @property
+    def first_slot_value(self) -> float:
+        """What all slots hold before the first step."""
+        return 0.0
 
+    @abstractmethod
+    def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """The shapes of the slots of a variable; all are float32."""
+
+    @abstractmethod
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
     ) -> tf.Operation:
@@ -33,7 +40,7 @@ class UpdateRule(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SgdRule:
+class SgdRule(UpdateRule):
     """`w -= learning_rate * g`."""
 
     learning_rate: float
@@ -52,7 +59,7 @@ class SgdRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MomentumRule:
+class MomentumRule(UpdateRule):
     """`a = momentum * a + g; w -= learning_rate * a`, or what Nesterov does instead.
 
     Keras keeps `-learning_rate * a`, which is the same training at a constant learning rate.
@@ -82,7 +89,38 @@ class MomentumRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamRule:
+class AdagradRule(UpdateRule):
+    """`a += g * g; w -= learning_rate * g / (sqrt(a) + epsilon)`."""
+
+    learning_rate: float
+    initial_accumulator_value: float
+    epsilon: float
+
+    @property
+    def first_slot_value(self) -> float:
+        """What the sum of squares begins with."""
+        return self.initial_accumulator_value
+
+    def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """The sum of squares."""
+        return (shape,)
+
+    def apply(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
+    ) -> tf.Operation:
+        """Change the sum, then the variable."""
+        return tf.raw_ops.ResourceApplyAdagradV2(
+            var=variable,
+            accum=slots[0],
+            lr=self.learning_rate,
+            epsilon=self.epsilon,
+            grad=gradient,
+            use_locking=True,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamRule(UpdateRule):
     """Adam with the epsilon of Keras, which is added to the root of the uncorrected variance.
 
     The third slot counts steps.  Adding to it is one operation: asynchronous workers lose no step,

@@ -1,4 +1,4 @@
-"""How weights follow from gradients: the four rules that every strategy applies in the same way.
+"""How weights follow from gradients: the five rules that every strategy applies in the same way.
 
 Decides which settings make sense, with Keras' names and defaults.  Learning rates are constant.
 The operations are those of `exchange.updates`.
@@ -33,7 +33,7 @@ class Rule(Columns):
                 raise UserError(f"{name} must be above 0, got {number:g}.")
             if name in ("momentum", "beta_1", "beta_2") and not 0 <= number < 1:
                 raise UserError(f"{name} must be at least 0 and below 1, got {number:g}.")
-            if name in ("epsilon", "weight_decay"):
+            if name in ("epsilon", "weight_decay", "initial_accumulator_value"):
                 at_least(0, **{name: number})
 
 
@@ -63,6 +63,23 @@ class Momentum(Rule):
     learning_rate: float = 0.01
     momentum: float = 0.9
     nesterov: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adagrad(Rule):
+    """Adagrad (Duchi et al., "Adaptive Subgradient Methods", JMLR 12, 2011).
+
+    `a += g * g; w -= learning_rate * g / (sqrt(a) + epsilon)`.  Keras has epsilon below the root,
+    which is the same in float32 at this size of it.
+    """
+
+    kind: ClassVar[str] = "adagrad"
+    applied_by: ClassVar[str] = "AdagradRule"
+    keras_class: ClassVar[str] = "Adagrad"
+
+    learning_rate: float = 0.001
+    initial_accumulator_value: float = 0.1
+    epsilon: float = 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +114,7 @@ class AdamW(Rule):
     weight_decay: float = 0.004
 
 
-Optimizer = Sgd | Momentum | Adam | AdamW
+Optimizer = Sgd | Momentum | Adagrad | Adam | AdamW
 
 
 def optimizer_text(optimizer: Optimizer) -> str:

@@ -29,6 +29,7 @@ from ps_allreduce.exchange.drawn_examples import (
     DrawnExamples,
     NotDrawable,
     classified,
+    clicks,
     examples_of,
     next_tokens,
     told,
@@ -37,19 +38,26 @@ from ps_allreduce.exchange.private_api import all_layers
 from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.inputs.data import InputFiles, OwnDataset
 from ps_allreduce.point.inputs.data_set import Target
+from ps_allreduce.point.models import Shipped
+from ps_allreduce.point.models.recommenders import (
+    SMALL_DLRM,
+    SMALL_TWO_TOWER,
+    RecommenderModel,
+    Tables,
+)
 from ps_allreduce.point.models.trained import (
     SMALL_CNN,
     SMALL_GPT,
     SMALL_VIT,
     ImageModel,
     OwnModel,
-    TextModel,
 )
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.own_dataset import DatasetExamples, dataset_examples
 from ps_allreduce.workloads.own_model import UserModel, check_weights, load_user_model
+from ps_allreduce.workloads.recommender_networks import small_dlrm, small_two_tower
 from ps_allreduce.workloads.transformers import small_gpt, small_vit
 from ps_allreduce.workloads.user_code import blaming
 
@@ -139,9 +147,9 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
     return BuiltModel.of(made, examples)
 
 
-def _loss_of(model: ImageModel | TextModel) -> keras.losses.Loss:
+def _loss_of(model: Shipped) -> keras.losses.Loss:
     target = model.target if isinstance(model, ImageModel) else Target.CLASS
-    if target is Target.LABELS:
+    if target is Target.LABELS or isinstance(model, RecommenderModel):
         return keras.losses.BinaryCrossentropy(from_logits=True)
     if target is Target.VALUE:
         return keras.losses.MeanSquaredError()
@@ -208,11 +216,15 @@ def _call_once(model: keras.Model, structure: Any, batch: int, folder: Path) -> 
         call_once(model, inputs)
 
 
-def _make(model: ImageModel | TextModel) -> tuple[keras.Model, DrawnExamples]:
+def _make(model: Shipped) -> tuple[keras.Model, DrawnExamples]:
     """A model that gives logits, not compiled, and what it is trained on unless files are read."""
     if isinstance(model, ImageModel):
         examples = told(model.example_shape, model.target.value, model.num_classes)
         return make_image_model(model), examples
+    if isinstance(model, RecommenderModel):
+        tables = model.tables
+        examples = clicks(tables.rows, tables.numbers, model.id_exponent)
+        return _RECOMMENDERS[model.name](tables), examples
     length, vocabulary = model.sequence_length, model.vocabulary
     made = small_gpt(vocabulary, length, tied=model.name == SMALL_GPT)
     return made, next_tokens(length, vocabulary)
@@ -250,6 +262,12 @@ def _small_cnn(shape: tuple[int, ...], num_classes: int) -> keras.Model:
 _OWN_IMAGE_MODELS: Mapping[str, Callable[[tuple[int, ...], int], keras.Model]] = {
     SMALL_CNN: _small_cnn,
     SMALL_VIT: small_vit,
+}
+
+
+_RECOMMENDERS: Mapping[str, Callable[[Tables], keras.Model]] = {
+    SMALL_TWO_TOWER: small_two_tower,
+    SMALL_DLRM: small_dlrm,
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.private_api import excludes_from_decay
 from ps_allreduce.point.models.trained import Unit
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.workloads.user_code import blaming, call_with_words, import_module, own_files
 
 
@@ -210,9 +210,18 @@ def _adam(compiled: keras.optimizers.Adam, rate: float) -> Optimizer:
     return AdamW(learning_rate=rate, epsilon=epsilon, weight_decay=decay, **betas)
 
 
+def _adagrad(compiled: keras.optimizers.Adagrad, rate: float) -> Optimizer:
+    return Adagrad(
+        learning_rate=rate,
+        initial_accumulator_value=float(compiled.initial_accumulator_value),
+        epsilon=float(compiled.epsilon),
+    )
+
+
 #: By the very class: a subclass may compute something else.
 _RULES: Mapping[type[Any], Callable[[Any, float], Optimizer]] = {
     keras.optimizers.SGD: _sgd,
+    keras.optimizers.Adagrad: _adagrad,
     keras.optimizers.Adam: _adam,
     keras.optimizers.AdamW: _adam,
 }

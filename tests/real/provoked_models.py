@@ -26,7 +26,7 @@ from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -176,6 +176,7 @@ OPTIMIZERS: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]
         Momentum(nesterov=True),
         lambda: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
     ),
+    "adagrad": (Adagrad(learning_rate=0.01), lambda: keras.optimizers.Adagrad(0.01)),
     "adam": (Adam(epsilon=1e-3), lambda: keras.optimizers.Adam(epsilon=1e-3)),
     "adamw": (AdamW(weight_decay=0.5), lambda: keras.optimizers.AdamW(weight_decay=0.5)),
 }
@@ -209,6 +210,7 @@ def compiled_optimizers() -> dict[str, Any]:
     given = {
         "sgd": kerass.SGD(0.1, nesterov=True),
         "momentum": kerass.SGD(0.1, momentum=0.9, nesterov=True),
+        "adagrad": kerass.Adagrad(0.02, initial_accumulator_value=0.5),
         "adam": kerass.Adam(0.002, beta_1=0.8),
         "decaying adam": kerass.Adam(weight_decay=0.01),
         "adamw": kerass.AdamW(),

@@ -111,6 +111,10 @@ def test_ten_updates_are_those_of_keras(told: Mapping[str, Any]) -> None:
 COMPILED = {
     "sgd": ("Sgd(learning_rate=0.1)", []),
     "momentum": ("Momentum(learning_rate=0.1, momentum=0.9, nesterov=True)", []),
+    "adagrad": (
+        "Adagrad(learning_rate=0.02, initial_accumulator_value=0.5, epsilon=1e-07)",
+        [],
+    ),
     "adam": ("Adam(learning_rate=0.002, beta_1=0.8, beta_2=0.999, epsilon=1e-07)", []),
     "decaying adam": (f"{AdamW(weight_decay=0.01)}", []),
     "adamw": (f"{AdamW()}", []),

@@ -1,4 +1,4 @@
-"""The table of Keras' applications is true, and the shipped transformers train, for real."""
+"""The table of Keras' applications is true, and the shipped models train, for real."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER, RecommenderModel
 from ps_allreduce.point.models.trained import (
     KERAS_APPLICATIONS,
     SMALL_GPT,
@@ -15,6 +16,7 @@ from ps_allreduce.point.models.trained import (
     TextModel,
 )
 from ps_allreduce.point.models.weights import PublishedModel
+from ps_allreduce.point.optimizers import Adagrad, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -25,6 +27,10 @@ from tests.real.points import output_of, point
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
 TRAINED = {
+    SMALL_TWO_TOWER: Workload(model=RecommenderModel(), optimizer=Adagrad(), batch_per_worker=64),
+    SMALL_DLRM: Workload(
+        model=RecommenderModel(name=SMALL_DLRM), optimizer=Sgd(), batch_per_worker=64
+    ),
     SMALL_VIT: Workload(model=ImageModel(name=SMALL_VIT), batch_per_worker=8),
     SMALL_GPT: Workload(model=TextModel(sequence_length=16), batch_per_worker=2),
     SMALL_GPT_UNTIED: Workload(
@@ -43,7 +49,7 @@ def test_the_table_holds_what_keras_has() -> None:
 
 @pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
 @pytest.mark.parametrize("name", TRAINED)
-def test_two_workers_train_a_transformer_like_one_with_the_whole_batch(
+def test_two_workers_train_a_shipped_model_like_one_with_the_whole_batch(
     name: str,
     strategy: type[AnyStrategy],
     launcher: LocalLauncher,

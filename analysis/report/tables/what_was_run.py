@@ -105,6 +105,8 @@ def _model_text(case: Case) -> str:
         parts.append(f"{case.tokens_per_example} tokens in an example")
     if own["vocabulary"] is not None:
         parts.append(f"vocabulary {own['vocabulary']}")
+    if own["id_exponent"] is not None:
+        parts.append(f"ids drawn with exponent {own['id_exponent']:g}")
     return ", ".join(parts)
 
 

@@ -5,6 +5,7 @@ Building them is the business of `workloads`; nothing here needs TensorFlow.
 
 from __future__ import annotations
 
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import (
     ARCHITECTURES,
@@ -21,10 +22,13 @@ from ps_allreduce.point.models.weights import (
     tensor_set,
 )
 
-Model = ImageModel | TextModel | OwnModel | Weights
+#: Those that the suite ships and trains.
+Shipped = ImageModel | TextModel | RecommenderModel
+
+Model = Shipped | OwnModel | Weights
 
 
-def shipped_model(name: str) -> ImageModel | TextModel | Weights:
+def shipped_model(name: str) -> Shipped | Weights:
     """A model by its exact name; images have the size that it was designed for.
 
     Raises:
@@ -36,6 +40,8 @@ def shipped_model(name: str) -> ImageModel | TextModel | Weights:
         return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
     if name in TEXT_MODELS:
         return TextModel(name=name)
+    if name in RECOMMENDERS:
+        return RecommenderModel(name=name)
     if name in PUBLISHED:
         return PublishedModel(name=name)
     tensors = tensor_set(name)

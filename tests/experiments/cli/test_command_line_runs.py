@@ -15,6 +15,7 @@ from experiments.studies.catalogue import STUDIES
 from experiments.sweep.sweep import QUICK_WARMUP
 from ps_allreduce.point.inputs.data import Synthetic
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
+from ps_allreduce.point.models.recommenders import RECOMMENDERS
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel
 from ps_allreduce.point.network import EmulatedNetwork
@@ -171,7 +172,7 @@ def test_all_names_of_models_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0] for line in lines if re.match("  [^ ]", line)}
     others = {"Tensors-N-xMB", "InceptionV3/32", "mine.py:build,"}
-    assert listed == {*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, *others}
+    assert listed == {*ARCHITECTURES, *TEXT_MODELS, *RECOMMENDERS, *PUBLISHED, *others}
     assert "  Xception            71  299" in lines
     assert "  BERT-base          438  199" in lines
 

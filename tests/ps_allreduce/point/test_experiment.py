@@ -29,6 +29,7 @@ from ps_allreduce.point.inputs.data_set import (
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.models import shipped_model
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel, TextModel
 from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet, tensor_set
@@ -72,6 +73,8 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (ImageModel, {"image_size": 0}, "image_size 0 is below the minimum of SmallCNN"),
     (ImageModel, {"name": "SmallViT", "image_size": 15}, "below the minimum of SmallViT: use 16"),
     (TextModel, {"name": "SmallCNN"}, "unknown model 'SmallCNN'"),
+    (RecommenderModel, {"name": "SmallCNN"}, "unknown model 'SmallCNN'"),
+    (RecommenderModel, {"id_exponent": -0.5}, "id_exponent must be at least 0, got -0.5."),
     (TextModel, {"vocabulary": 1}, "vocabulary must be at least 2, got 1."),
     (TextModel, {"sequence_length": 0}, "sequence_length must be at least 1, got 0."),
     (PublishedModel, {"name": "BERT"}, "unknown model 'BERT'"),
@@ -334,7 +337,8 @@ def test_weights_alone_read_images_of_the_size_of_the_data_or_of_the_stated_one(
 
 
 @pytest.mark.parametrize(
-    "name", [*ARCHITECTURES, *TEXT_MODELS, *PUBLISHED, "Tensors-16-25MB", "Tensors-1-4KB"]
+    "name",
+    [*ARCHITECTURES, *TEXT_MODELS, *RECOMMENDERS, *PUBLISHED, "Tensors-16-25MB", "Tensors-1-4KB"],
 )
 def test_a_shipped_model_has_the_name_that_it_was_asked_for_by(name: str) -> None:
     assert shipped_model(name).name == name

@@ -15,6 +15,7 @@ from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synt
 from ps_allreduce.point.inputs.data_set import Cache, Encoding, ExampleForm, Pipeline, Target
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, FixedWarmup, Measurement
+from ps_allreduce.point.models.recommenders import SMALL_DLRM, RecommenderModel
 from ps_allreduce.point.models.trained import (
     SMALL_GPT_UNTIED,
     ImageModel,
@@ -24,7 +25,7 @@ from ps_allreduce.point.models.trained import (
 )
 from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
-from ps_allreduce.point.optimizers import AdamW, Sgd
+from ps_allreduce.point.optimizers import Adagrad, AdamW, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Coordinator, Device, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
@@ -103,6 +104,8 @@ LOOSE = replace(
 SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(count=2, num_bytes=80)))
 
 WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
+
+CHOOSING = replace(GOLDEN, workload=Workload(model=RecommenderModel(), optimizer=Adagrad()))
 
 SCALED = replace(
     SENDING,
@@ -198,6 +201,11 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.num_bytes", SENDING, 88),
     ("workload.model.name", WRITING, SMALL_GPT_UNTIED),
     ("workload.model.vocabulary", WRITING, 8191),
+    ("workload.model.name", CHOOSING, SMALL_DLRM),
+    ("workload.model.id_exponent", CHOOSING, 1.0),
+    ("workload.optimizer.learning_rate", CHOOSING, 0.1),
+    ("workload.optimizer.initial_accumulator_value", CHOOSING, 0.2),
+    ("workload.optimizer.epsilon", CHOOSING, 0.2),
     ("workload.model.sequence_length", WRITING, 127),
     ("workload.model.name", PUBLISHED, "ViT-B-16"),
     ("workload.model.base", SCALED, "ResNet50"),
