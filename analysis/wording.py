@@ -58,6 +58,12 @@ def count_text(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
+def not_made_text(missing: int, planned: int) -> str:
+    """`1 of 12 planned runs is not made yet`, `2 of 12 planned runs are not made yet`."""
+    verb = "is" if missing == 1 else "are"
+    return f"{missing} of {count_text(planned, 'planned run')} {verb} not made yet"
+
+
 def workers_text(count: int) -> str:
     """`1 worker`, `2 workers`."""
     return count_text(count, "worker")

@@ -33,7 +33,7 @@ from analysis.stats.pairs.two_results import (
     condition_differences,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import NONE, count_text, number, ratio, with_interval
+from analysis.wording import NONE, count_text, not_made_text, number, ratio, with_interval
 
 #: Of two folders that are compared.
 _NAMES = ("A", "B")
@@ -100,11 +100,8 @@ def verdict_text(item: CaseReport, *, alone: bool) -> str:
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:
     if results.missing:
-        planned = len(results.files.planned or ())
-        console.print(
-            f"Unfinished: {len(results.missing)} of {planned} planned runs are not made yet with "
-            "this machine, software and measured program."
-        )
+        made = not_made_text(len(results.missing), len(results.files.planned or ()))
+        console.print(f"Unfinished: {made} with this machine, software and measured program.")
     if results.older_blocks:
         left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
         console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")

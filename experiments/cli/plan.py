@@ -41,7 +41,7 @@ from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.resources import LayoutKind, Spread
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import StrategySettings, StrategySide
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.choices import batch_question
 
@@ -50,6 +50,9 @@ NEEDS = {
     "host_aggregation": "; it adds up the gradients of workers that share a host: raise "
     "--workers-per-host, or leave it out."
 }
+
+#: What a sweep compares, as it is said of points that are gone.
+SIDES = {StrategySide.SERVERS: "parameter servers", StrategySide.ALL_REDUCE: "all-reduce"}
 
 
 def plan_sweep(
@@ -75,7 +78,7 @@ def plan_sweep(
     _tell_impossible(points, describe, console)
     fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
-    _tell_too_long(fitting, request.sweep.chosen_profile, describe, console)
+    _check_time(fitting, request.sweep.chosen_profile, describe, console)
     return Sweep(
         name=request.name,
         points=fitting,
@@ -274,6 +277,7 @@ def _fitting(
             f"{len(left_out)} of {len(points)} points do not fit on the hosts and are left out; "
             f"the first: {left_out[0]}"
         )
+        _tell_side_left_out(points, fitting, console)
     needed = (hosts_needed(point) - num_ps_hosts(point) for point in fitting)
     most = max(needed, default=num_hosts)
     if most < num_hosts and fitting[0].spread is not None:
@@ -281,12 +285,36 @@ def _fitting(
     return fitting
 
 
-def _tell_too_long(
+def _tell_side_left_out(
+    points: Sequence[Experiment], fitting: Sequence[Experiment], console: Console
+) -> None:
+    """Say that nothing is left of a side that the study has."""
+    for side, name in SIDES.items():
+        if any(side in p.strategy.side for p in points) and not any(
+            side in p.strategy.side for p in fitting
+        ):
+            console.print(f"No point with {name} is left, so it is compared with nothing.")
+
+
+def _check_time(
     points: Sequence[Experiment], profile: Profile, describe: Describe, console: Console
 ) -> None:
-    """Say which points take longer than the profile's limit, as far as that is known beforehand."""
+    """Say which points take longer than the profile's limit, as far as that is known beforehand.
+
+    Raises:
+        UserError: all of those do in which workers exchange gradients.
+    """
     least = {point: _least_s(point, describe) for point in points}
     too_long = [point for point in points if least[point] > profile.limit_s]
+    exchanging = [p for p in points if p.num_workers > 1 and p.strategy.communicates()]
+    if exchanging and set(exchanging) <= set(too_long):
+        quickest = min(exchanging, key=least.__getitem__)
+        raise UserError(
+            "every point in which workers exchange gradients would time out: warm-up and measured "
+            f"steps of {quickest.title} take at least {least[quickest]:.0f} s, and the profile "
+            f"{profile.name} gives a run {profile.limit_s:.0f} s. State faster links, a smaller "
+            "model or less computation."
+        )
     if too_long:
         longest = max(too_long, key=least.__getitem__)
         console.print(

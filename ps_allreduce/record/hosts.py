@@ -36,6 +36,10 @@ THROTTLING: Mapping[str, str] = {
     "hw_power_brake_slowdown": "an external power brake",
 }
 
+#: An import of TensorFlow from a shared file system in a bad mood; one that is well takes three to
+#: ten seconds.
+SLOW_IMPORT_S = 30.0
+
 #: Share of segments that may be lost, and how many at least are no accident.
 LOST_LIMIT = 1e-4
 LEAST_LOST = 10

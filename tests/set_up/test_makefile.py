@@ -99,10 +99,19 @@ def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, 
 
 @pytest.mark.parametrize(("status", "calls"), [(0, 2), (1, 2), (2, 1), (130, 1)])
 def test_failed_points_are_analysed_mistakes_are_not_and_make_fails_with_both(
-    recording_make: RecordingMake, status: int, calls: int
+    recording_make: RecordingMake, tmp_path: Path, status: int, calls: int
 ) -> None:
+    runs = tmp_path / "results" / "compare" / "runs"
+    runs.mkdir(parents=True)
     recording_make.fail_experiments_with(status)
-    assert len(recording_make("compare")) == calls
+    assert len(recording_make("compare", f"RESULTS={tmp_path / 'results'}")) == calls
+
+
+def test_a_sweep_that_could_not_begin_has_nothing_to_analyse(
+    recording_make: RecordingMake, tmp_path: Path
+) -> None:
+    recording_make.fail_experiments_with(1)
+    assert len(recording_make("compare", f"RESULTS={tmp_path / 'results'}")) == 1
 
 
 @pytest.mark.parametrize(

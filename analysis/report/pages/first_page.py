@@ -23,6 +23,7 @@ from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
     count_text,
+    not_made_text,
     number,
     rate_text,
     ratio,
@@ -126,10 +127,8 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
     if damaged := results.files.damaged:
         yield f"{count_text(len(damaged), 'file')} could not be read and {_are(damaged)} left out."
     if results.missing:
-        yield (
-            f"{len(results.missing)} of {len(results.files.planned or ())} planned runs are not "
-            "made yet with this machine, software and measured program: the sweep is unfinished."
-        )
+        made = not_made_text(len(results.missing), len(results.files.planned or ()))
+        yield (f"{made} with this machine, software and measured program: the sweep is unfinished.")
     if older := results.older_blocks:
         yield (
             f"{count_text(len(older), 'block')} of runs from another machine, software or measured "

@@ -163,6 +163,12 @@ def _alone_sentence(case: Case, meeting: Meeting) -> str:
 def _why_none(case: Case) -> str:
     kinds = [ALLREDUCE, PS_SYNC]
     if absent := [kind.name for kind in kinds if not kind.points(case)]:
+        measured = [kind for kind in kinds if kind.points(case)]
+        if any(len({p.setting.label for p in kind.points(case)}) == 1 for kind in measured):
+            return (
+                f"No verdict: of {measured[0].name} one setting was measured; a comparison takes "
+                f"another one, or runs of {absent[0]}."
+            )
         return f"No verdict: there are no runs of {' or '.join(absent)}."
     names = " and ".join(kind.name for kind in kinds)
     shared = shared_transports(case, *kinds)

@@ -17,12 +17,8 @@ from analysis.report.pages.page_parts import PagePart, TextTable
 from analysis.report.tables.what_was_run import Items
 from analysis.wording import count_text, rate_text
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
+from ps_allreduce.record.hosts import SLOW_IMPORT_S, HostFacts, HostRecord, Interface
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
-
-#: Importing TensorFlow takes a few seconds from a local disk.
-SLOW_IMPORT_S = 20.0
-
 
 #: Below the links of a network.
 LINKS = "Plain TCP right before the runs, all hosts of a run sending at once; slowest first."

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
-
-#: An import from a shared file system in a bad mood; one that is well takes three to ten.
-SLOW_IMPORT_S = 30.0
+from ps_allreduce.record.hosts import SLOW_IMPORT_S
 
 #: Of the kernel; it makes hosts different kinds, but no other program.
 KERNEL = "kernel"

@@ -24,7 +24,13 @@ from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
-from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork
+from ps_allreduce.point.network import (
+    CONGESTION,
+    MIN_PORT_BUFFER_BYTES,
+    PORT_BUFFER_BYTES,
+    EmulatedNetwork,
+    render_rate,
+)
 
 T = TypeVar("T")
 
@@ -187,6 +193,7 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         )
     if settings.ps_hosts is not None:
         at_least(1, hosts=settings.hosts, ps_hosts=settings.ps_hosts)
+    _refuse_senseless(settings)
     return EmulatedNetwork(
         num_hosts=settings.hosts + (settings.ps_hosts or 0),
         bits_per_s=None if settings.bandwidth == math.inf else settings.bandwidth,
@@ -200,6 +207,21 @@ def network_of(settings: LauncherSettings) -> EmulatedNetwork:
         port_buffer_bytes=_stated(settings.port_buffer, PORT_BUFFER_BYTES),
         loss=settings.loss or 0.0,
     )
+
+
+def _refuse_senseless(settings: LauncherSettings) -> None:
+    """Refuse what nobody means; records of such networks stay readable."""
+    buffer, slow, rate = settings.port_buffer, settings.slow_bandwidth, settings.bandwidth
+    if buffer is not None and MIN_PORT_BUFFER_BYTES <= buffer < 2 * MIN_PORT_BUFFER_BYTES:
+        raise UserError(
+            f"--port-buffer {buffer} holds no second packet, so a port would lose nearly all that "
+            f"is sent at once: state {2 * MIN_PORT_BUFFER_BYTES} bytes or more, for instance 128kB."
+        )
+    if slow is not None and rate is not None and slow > rate:
+        raise UserError(
+            f"--slow-bandwidth {render_rate(slow)} is faster than the other links "
+            f"(--bandwidth {render_rate(rate)}): state a slower rate."
+        )
 
 
 def _stated(value: T | None, default: T) -> T:

@@ -248,9 +248,10 @@ def test_a_dry_run_tells_the_points_and_the_time_and_runs_nothing(
     ("words", "told"),
     [
         (["--emulate", "0.2,0.4"], ""),
-        (["--emulate", "0.4,0.8", "--worker-factors", "0:10"], " points will time out: "),
-        (["--emulate", "8,16"], " points will time out: warm-up and measured steps of"),
-        (["--emulate", "0.01,0.02", *EMULATED[:4], "--bandwidth", "4kbit"], " points will time"),
+        (
+            ["--emulate", "0.4,0.8", "--workers", "2,3", "--worker-factors", "2:10"],
+            " points will time out: warm-up and measured steps of",
+        ),
     ],
 )
 def test_a_dry_run_tells_what_no_run_can_measure_in_time(
@@ -260,6 +261,34 @@ def test_a_dry_run_tells_what_no_run_can_measure_in_time(
     assert run("allreduce-sweep", "--dry-run", *words) == 0
     err = " ".join(capsys.readouterr().err.split())
     assert (told in err) if told else ("time out" not in err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--emulate", "0.4,0.8", "--worker-factors", "0:10"],
+        ["--emulate", "8,16"],
+        ["--emulate", "0.01,0.02", *EMULATED[:4], "--bandwidth", "4kbit"],
+    ],
+)
+def test_a_sweep_of_which_every_exchange_would_time_out_is_refused(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    launcher.num_hosts = 2
+    assert run("allreduce-sweep", *words) == 2
+    told = "every point in which workers exchange gradients would time out: warm-up and measured"
+    assert told in capsys.readouterr().err
+    assert launcher.launched == []
+
+
+def test_a_side_of_which_no_point_fits_is_told(
+    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher.num_hosts = 4
+    words = ["--workers", "4", "--layout", "dedicated", "--dry-run"]
+    assert run("compare", *EMULATED[:2], "--hosts", "4", "--bandwidth", "1gbit", *words) == 0
+    told = "No point with parameter servers is left, so it is compared with nothing.\n"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("launcher")

@@ -147,6 +147,23 @@ def test_what_is_stated_as_nothing_is_refused_and_no_default(stated: dict[str, A
         network_of(LauncherSettings(launcher="emulated", hosts=2, **stated))
 
 
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [
+        ({"port_buffer": 1600}, r"--port-buffer 1600 holds no second packet.*3200 bytes or more"),
+        (
+            {"bandwidth": 1e9, "slow_host": 1, "slow_bandwidth": 2e9},
+            r"--slow-bandwidth 2gbit is faster than the other links \(--bandwidth 1gbit\)",
+        ),
+    ],
+)
+def test_what_nobody_means_is_refused_by_its_option(stated: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        network_of(LauncherSettings(launcher="emulated", hosts=2, **stated))
+    equal = {"bandwidth": 1e9, "slow_host": 1, "slow_bandwidth": 1e9, "port_buffer": 3200}
+    assert network_of(LauncherSettings(launcher="emulated", hosts=2, **equal))  # type: ignore[arg-type]
+
+
 def test_another_time_scale_has_other_timers_and_the_same_buffers() -> None:
     slow = EmulatedNetwork(num_hosts=2, bits_per_s=1e9, port_buffer_bytes=50_000).scaled(0.5)
     assert (slow.rto_min_s, slow.port_buffer_bytes) == (0.4, 50_000)

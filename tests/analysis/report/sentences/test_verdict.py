@@ -81,6 +81,15 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         ),
         pytest.param(
             {RING: times(1.0)},
+            "No verdict: of all-reduce one setting was measured; a comparison takes another one, "
+            "or runs of synchronous parameter servers.",
+            id="one setting of one side",
+        ),
+        pytest.param(
+            {
+                RING: times(1.0),
+                with_wire(make_experiment(AllReduce, 4), Wire(in_flight=1)): times(1.0),
+            },
             "No verdict: there are no runs of synchronous parameter servers.",
             id="one side is missing",
         ),

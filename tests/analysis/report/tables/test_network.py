@@ -13,7 +13,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.record.hosts import Gpu, HostRecord, Interface
+from ps_allreduce.record.hosts import SLOW_IMPORT_S, Gpu, HostRecord, Interface
 from ps_allreduce.record.records import LinkRecord, RunRecord
 from tests.analysis.builders import reported, run, table_of
 from tests.fakes import make_experiment, make_facts, make_host
@@ -167,7 +167,7 @@ def test_leaf_switches_are_reported_where_they_are_told() -> None:
 def test_slow_imports_come_with_a_hint() -> None:
     quick = [make_host(name, import_s=seconds) for name, seconds in (("n9", 4.0), ("n10", 5.0))]
     assert hosts_of(*quick)["import of TensorFlow"] == "median 4.5 s, longest 5.0 s (n10)"
-    slow = hosts_of(*quick, make_host("n2", import_s=31.0))["import of TensorFlow"]
+    slow = hosts_of(*quick, make_host("n2", import_s=SLOW_IMPORT_S + 1))["import of TensorFlow"]
     assert slow.startswith("median 5.0 s, longest 31.0 s (n2); an environment on a shared file")
     assert "docs/slurm.md" in slow
     assert "import of TensorFlow" not in hosts_of(*HOSTS)
