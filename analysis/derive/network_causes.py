@@ -89,14 +89,14 @@ def better_placement(used: PlacementUsed) -> BetterPlacement:
 
 
 def _largest_share(policy: Policy, used: PlacementUsed) -> float:
-    variables, num_ps = _variables(used), len(used.bytes_per_server)
+    variables, num_ps = placed_variables(used), len(used.bytes_per_server)
     if policy is not Policy.PARTITIONED and len(variables) < num_ps:
         return 1.0
     plan = make_plan(policy, variables, num_ps, default_split_bytes(variables, num_ps))
     return max(plan.bytes_per_server()) / sum(plan.bytes_per_server())
 
 
-def _variables(used: PlacementUsed) -> Sequence[VariableSpec]:
+def placed_variables(used: PlacementUsed) -> Sequence[VariableSpec]:
     """The trainable variables with their sizes; how they are shaped is not known."""
     sizes: dict[int, int] = {}
     for shard in used.shards:

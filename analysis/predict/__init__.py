@@ -1,0 +1,1 @@
+"""What larger clusters and other links would do, from launches that were measured."""

@@ -1,0 +1,389 @@
+"""What launches teach about a cluster and about each setting.  Pure.
+
+Decides which launches are one setting, what is taken over to more workers, and how the figures of a
+`Fit` are found: by least absolute errors of the logarithms, which single launches that are far off
+do not pull, and near to what is usual where launches tell little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from analysis.derive.fastest_step import flows_of, host_rates, step_time_s
+from analysis.predict.loads import Cluster, load_of, message_share
+from analysis.predict.models import DealtLoad, Fit, Floats, Load, step_s, worker_rates
+from ps_allreduce.bounds import link_bytes
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import MAX_HOSTS
+from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.record.records import RunRecord, Status
+
+#: Error of a launch that is not the model's fault, on the logarithm.
+NOISE = 0.03
+
+#: Of a normal distribution, in standard deviations: 5 % lie beyond.
+SIDE = 1.645
+
+#: What is learned, in the order of a vector, and in which words it is told.
+TERMS = (
+    "what links carry in TensorFlow",
+    "what a step costs besides",
+    "how much communication hides",
+    "what a round of messages costs",
+)
+
+#: How far each may be from what is usual, as a standard deviation on the logarithm.
+_TOLERANCES = np.array([1.0, 1.5, 1.0, 1.5])
+
+#: A term whose fits differ by more than this share of its tolerance was not learned.
+_UNKNOWN_FROM = 0.6
+
+#: So many sets of figures does a fit try.
+_TRIES = 300
+
+#: Use of a station from which it limits.
+_SATURATED = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The launches of a point.
+
+    Attributes:
+        steps_s: seconds of a step of all workers, of each launch.
+    """
+
+    experiment: Experiment
+    load: Load
+    steps_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A setting, whatever the number of workers and the rate of links.
+
+    Attributes:
+        follows: there are as many servers as workers.
+        latest: the launch with the most workers that tells variables and layout.
+        cpu_s_per_byte: processor seconds of sender and receiver together.
+    """
+
+    follows: bool
+    seen: tuple[Seen, ...]
+    latest: RunRecord
+    cluster: Cluster
+    cpu_s_per_byte: float
+
+    @property
+    def most_workers(self) -> int:
+        """Of the launches that it was learned from."""
+        return max(each.load.num_workers for each in self.seen)
+
+    @property
+    def is_saturated(self) -> bool:
+        """At some point links were busy for most of the step."""
+        return any(_busy(each) >= _SATURATED for each in self.seen)
+
+
+def _busy(seen: Seen) -> float:
+    """Use of the busiest link at the measured rate, or what is sent over what is computed."""
+    if isinstance(seen.load, DealtLoad):
+        rates = worker_rates(seen.load, USUAL)
+        rates = rates * seen.load.num_workers / (rates.sum() * median(seen.steps_s))
+        return float((rates @ seen.load.links_s).max(initial=0.0))
+    own = seen.load
+    return own.network_s / (own.crowd * (own.forward_s + own.backward_s))
+
+
+def usable(records: Iterable[RunRecord], most_workers: int | None = None) -> list[RunRecord]:
+    """Launches that are ok, with at most so many workers."""
+    return [
+        each
+        for each in records
+        if each.status is Status.OK
+        and each.metrics is not None
+        and (most_workers is None or each.experiment.num_workers <= most_workers)
+    ]
+
+
+def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
+    """The settings that send something, each with its launches.
+
+    Raises:
+        UserError: there is none, or nobody has seen what a worker computes alone.
+    """
+    groups: dict[tuple[Hashable, Hashable], list[RunRecord]] = {}
+    for record in records:
+        if record.experiment.strategy.communicates():
+            groups.setdefault((_surroundings(record), _uncounted(record)), []).append(record)
+    found = []
+    for (around, _), group in groups.items():
+        alike = [each for each in records if _surroundings(each) == around]
+        found.append(_family(group, cluster_of(alike)))
+    if made := tuple(each for each in found if each is not None):
+        return made
+    raise UserError(
+        "no launch that sends gradients between hosts is ok and small enough: there is nothing to "
+        "predict from. A sweep on several hosts, such as ps-sweep, has some."
+    )
+
+
+def _surroundings(record: RunRecord) -> Hashable:
+    """All but strategy, numbers and the rate of links."""
+    own, network = record.experiment, record.experiment.network
+    if network is not None:
+        network = replace(network, num_hosts=MAX_HOSTS, bits_per_s=None)
+    return own.workload, own.resources.device, own.spread, own.launcher, network, own.interface
+
+
+def _uncounted(record: RunRecord) -> Hashable:
+    """The strategy, with one server where there are as many as workers and more than one."""
+    own = record.experiment
+    return (with_servers(own.strategy, 1), True) if _follows(own) else (own.strategy, False)
+
+
+def _follows(experiment: Experiment) -> bool:
+    return experiment.num_ps == experiment.num_workers > 1
+
+
+def with_servers(strategy: AnyStrategy, num_ps: int) -> AnyStrategy:
+    """The same strategy with so many servers."""
+    servers = strategy.servers
+    if servers is None:
+        return strategy
+    own: Any = strategy
+    changed: AnyStrategy = replace(own, servers=replace(servers, num_ps=num_ps))
+    return changed
+
+
+def cluster_of(records: Sequence[RunRecord]) -> Cluster:
+    """What launches of one workload on one kind of hosts have in common.
+
+    Raises:
+        UserError: nobody has seen what a worker computes alone.
+    """
+    alone = _alone(records)
+    own = alone[0].experiment
+    step = median(step_time_s(each) or 0.0 for each in alone)
+    last_s = median(_last_pass_s(each) for each in alone)
+    if own.workload.emulated is not None:
+        load = own.of_each.emulated
+        stated = load.forward_s + load.backward_s if load else 0.0
+        step, last_s = max(0.0, step - own.of_each.accumulation * stated), 0.0
+    is_shared = own.network is not None
+    cores = float(max(each.total_cores for each in records))
+    busy = [each.machine_busy - (each.foreign_load or 0.0) for each in alone if each.machine_busy]
+    payloads = [link.bits_per_s for each in records for link in each.links]
+    return Cluster(
+        forward_s=max(0.0, step - last_s),
+        backward_s=last_s,
+        examples=own.of_each.examples_per_step,
+        spread=_spread(alone),
+        link_share=_link_share(records),
+        bytes_per_s=median(payloads) / 8 if payloads else None,
+        cores=cores if is_shared else max(1.0, cores / max(1, len(records[-1].hosts))),
+        shares_cores=is_shared,
+        lone_cores=_lone_cores(own, cores, busy) if is_shared else 0.0,
+    )
+
+
+def _alone(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Launches of a lone worker; those that send nothing at all come before others."""
+    lone = [each for each in records if each.experiment.num_workers == 1]
+    silent = [each for each in lone if not each.experiment.strategy.communicates()]
+    seen = [each for each in silent or lone if not flows_of(each)]
+    if not seen:
+        raise UserError(
+            "no launch of a single worker is here, and nothing else tells what a worker computes "
+            "alone: predict from a sweep that has some, as compare and ps-sweep do."
+        )
+    return seen
+
+
+def _last_pass_s(record: RunRecord) -> float:
+    """The backward pass of the last batch; 0 where nobody sees into a step."""
+    metrics = record.metrics
+    if metrics is None or metrics.backward_s is None:
+        return 0.0
+    return metrics.backward_s / record.experiment.of_each.accumulation
+
+
+def _spread(alone: Sequence[RunRecord]) -> float:
+    """From the median and the 95th percentile, as if steps were normal."""
+    known = [each.metrics for each in alone if each.metrics is not None]
+    return fmean(
+        max(0.0, (each.step_time_p95_s / each.step_time_p50_s - 1.0) / SIDE) for each in known
+    )
+
+
+def _lone_cores(own: Experiment, cores: float, busy: Sequence[float]) -> float:
+    """An emulated accelerator computes elsewhere."""
+    if own.workload.emulated is not None or not busy:
+        return 0.0
+    return min(cores, max(0.0, median(busy)) * cores)
+
+
+def _link_share(records: Sequence[RunRecord]) -> float | None:
+    shares = [
+        max(link.bits_per_s for link in each.links) / network.bits_per_s
+        for each in records
+        if each.links
+        and (network := each.experiment.network) is not None
+        and network.bits_per_s is not None
+    ]
+    return median(shares) if shares else None
+
+
+def _family(records: Sequence[RunRecord], cluster: Cluster) -> Family | None:
+    known = [each for each in records if flows_of(each) or each.experiment.num_workers == 1]
+    if not any(flows_of(each) for each in known):
+        return None
+    latest = max(known, key=lambda each: each.experiment.num_workers)
+    costs = [cost for each in known if (cost := _cpu_s_per_byte(each, cluster)) is not None]
+    cost = median(costs) if costs else 0.0
+    return Family(
+        follows=_follows(latest.experiment),
+        seen=tuple(_seen(known, cluster, cost)),
+        latest=latest,
+        cluster=cluster,
+        cpu_s_per_byte=cost,
+    )
+
+
+def _cpu_s_per_byte(record: RunRecord, cluster: Cluster) -> float | None:
+    """Processor seconds beyond those of the computation, over the bytes that crossed links."""
+    sent = sum(flow.num_bytes for flow in flows_of(record))
+    step = step_time_s(record)
+    if not cluster.shares_cores or not sent or not step or record.machine_busy is None:
+        return None
+    used_s = (record.machine_busy - (record.foreign_load or 0.0)) * cluster.cores * step
+    alone_s = cluster.lone_cores * (cluster.forward_s + cluster.backward_s)
+    longer = record.experiment.of_each.examples_per_step / cluster.examples
+    return max(0.0, used_s - record.experiment.num_workers * alone_s * longer) / sent
+
+
+def _seen(records: Sequence[RunRecord], cluster: Cluster, cost: float) -> Iterator[Seen]:
+    points: dict[Experiment, list[RunRecord]] = {}
+    for record in records:
+        points.setdefault(record.experiment, []).append(record)
+    for experiment, launches in points.items():
+        flows, rates = flows_of(launches[0]), host_rates(launches[0])
+        if set(link_bytes(flows)) <= set(rates):
+            host_of = {task.task: task.host for task in launches[0].tasks}
+            share = message_share(launches[0])
+            load = load_of(experiment, host_of, flows, rates, cluster, cost, share)
+            steps = tuple(step for each in launches if (step := step_time_s(each)))
+            yield Seen(experiment=experiment, load=load, steps_s=steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """The figures of a setting, and how well they are known.
+
+    Attributes:
+        best: of all launches.
+        drawn: of launches that were drawn again.
+        unknown: the terms that launches do not tell; they are near to what is usual, and differ
+            in `drawn` as far as they may.
+    """
+
+    best: Fit
+    drawn: tuple[Fit, ...]
+    unknown: tuple[str, ...]
+
+
+def learn(seen: Sequence[Seen], draws: int, seed: int) -> Learned:
+    """Fit all launches, and launches drawn again with what is usual drawn as well (bootstrap).
+
+    A term that launches do not tell follows what was drawn as usual, so its tolerance widens the
+    predictions (randomized maximum likelihood, Oliver et al., Inverse Problems 13, 1997).
+    """
+    usual, random = _to_vector(_usual(seen)), np.random.default_rng(seed)
+    best = _fitted(seen, usual, usual)
+    vectors = np.array(
+        [
+            _fitted(_drawn(seen, random), best, _moved(usual, random), _TRIES // 4)
+            for _ in range(draws)
+        ]
+    )
+    spreads = vectors.std(axis=0) / _TOLERANCES if draws else np.zeros(4)
+    return Learned(
+        best=_to_fit(best),
+        drawn=tuple(_to_fit(each) for each in vectors),
+        unknown=tuple(
+            term
+            for term, spread in zip(TERMS, spreads, strict=True)
+            if spread > _UNKNOWN_FROM and _has(term, seen)
+        ),
+    )
+
+
+def _moved(usual: Floats, random: np.random.Generator) -> Floats:
+    return np.asarray(usual + _TOLERANCES * random.normal(size=len(TERMS)))
+
+
+def _has(term: str, seen: Sequence[Seen]) -> bool:
+    """Only messages around a ring follow each other."""
+    return term != TERMS[3] or any(getattr(each.load, "rounds", 0) for each in seen)
+
+
+def fit(seen: Sequence[Seen]) -> Fit:
+    """The figures with which launches are predicted best."""
+    usual = _to_vector(_usual(seen))
+    return _to_fit(_fitted(seen, usual, usual))
+
+
+USUAL = Fit(stretch=1.1, overhead_s=0.002, hiding=6.0, round_s=0.0005)
+
+
+def _usual(seen: Sequence[Seen]) -> Fit:
+    """What is usual for steps of this length."""
+    shortest = min(min(each.steps_s) for each in seen)
+    return replace(USUAL, overhead_s=max(USUAL.overhead_s, shortest / 50))
+
+
+def _drawn(seen: Sequence[Seen], random: np.random.Generator) -> list[Seen]:
+    """Of every point as many launches as it has, drawn again."""
+    return [
+        replace(each, steps_s=tuple(random.choice(each.steps_s, size=len(each.steps_s))))
+        for each in seen
+    ]
+
+
+def _fitted(seen: Sequence[Seen], start: Floats, usual: Floats, most_tries: int = _TRIES) -> Floats:
+    # It takes long to import, and most reports predict nothing.
+    from scipy.optimize import minimize
+
+    logarithms = [np.log(each.steps_s) for each in seen]
+
+    def misfit(vector: Floats) -> float:
+        made = _to_fit(vector)
+        errors = sum(
+            float(np.abs(math.log(step_s(each.load, made)) - steps).sum())
+            for each, steps in zip(seen, logarithms, strict=True)
+        )
+        return errors / NOISE + float((((vector - usual) / _TOLERANCES) ** 2).sum()) / 2
+
+    found = minimize(
+        misfit,
+        start,
+        method="Nelder-Mead",
+        options={"xatol": 0.02, "fatol": 0.02, "maxfev": most_tries},
+    )
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def _to_vector(made: Fit) -> Floats:
+    return np.log([made.stretch - 1.0, made.overhead_s, made.hiding - 1.0, made.round_s])
+
+
+def _to_fit(vector: Floats) -> Fit:
+    above, overhead_s, hiding, round_s = (float(each) for each in np.exp(np.clip(vector, -20, 6)))
+    return Fit(stretch=1.0 + above, overhead_s=overhead_s, hiding=1.0 + hiding, round_s=round_s)

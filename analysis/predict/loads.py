@@ -1,0 +1,251 @@
+"""What a step of an experiment asks of workers, links and processors.  Pure.
+
+Decides how the figures of a cluster become a load of `models`: bytes by the placement of variables,
+computation by that of a lone worker, and on which processors the work with messages falls, half of
+it at either end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.derive.network_causes import placed_variables
+from analysis.predict.models import DealtLoad, Floats, Load, TogetherLoad, ring_rounds
+from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s
+from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts, place_by_number
+from ps_allreduce.point.placement import default_split_bytes, make_plan
+from ps_allreduce.record.records import RunRecord
+
+#: Steps of which the spread of an emulated accelerator is taken.
+_STEPS = 1000
+
+#: The processors of all hosts, where these are emulated on one machine.
+_MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What is taken over to more hosts of the same kind.
+
+    Attributes:
+        forward_s, backward_s: of a lone worker's step, the part before its last backward pass, and
+            that pass; of an emulated accelerator what a step takes beside it, and 0.
+        examples: of a lone worker's step.
+        spread: standard deviation of a lone worker's step over its mean.
+        link_share: payload of plain TCP over the stated rate of links; None where none is stated.
+        bytes_per_s: payload of plain TCP, each direction; None where all tasks share one host.
+        cores: of every host, or of the machine that emulates all.
+        shares_cores: hosts are emulated on one machine.
+        lone_cores: that the computation of a lone worker keeps busy there; else 0.
+    """
+
+    forward_s: float
+    backward_s: float
+    examples: int
+    spread: float
+    link_share: float | None
+    bytes_per_s: float | None
+    cores: float
+    shares_cores: bool
+    lone_cores: float
+
+
+def load_of(
+    experiment: Experiment,
+    host_of: Mapping[str, str],
+    flows: Sequence[Flow],
+    rates: Rates,
+    cluster: Cluster,
+    cpu_s_per_byte: float,
+    message: float = 0.0,
+) -> Load:
+    """What a step of all workers asks for.
+
+    Args:
+        host_of: the host of every task.
+        rates: of every link that carries something.
+        message: the share of the bytes that is in one message.
+        cpu_s_per_byte: of sender and receiver together.
+    """
+    forward_s, backward_s, spread = _passes(experiment, cluster)
+    homes = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
+    if experiment.strategy.deals_steps:
+        return DealtLoad(
+            forward_s=forward_s,
+            backward_s=backward_s,
+            links_s=_links_s(flows, rates, experiment.num_workers),
+            processors_s=_processors_s(
+                homes, flows, cluster, cpu_s_per_byte, forward_s + backward_s
+            ),
+            message=message,
+            ways=2,
+            even=experiment.strategy.columns().get("staleness") is not None,
+        )
+    slowest = int(np.argmax(forward_s + backward_s))
+    return TogetherLoad(
+        num_workers=experiment.num_workers,
+        forward_s=float(forward_s[slowest]),
+        backward_s=float(backward_s[slowest]),
+        network_s=network_time_s(flows, rates),
+        messages_s=max(_messages_s(flows, cluster, cpu_s_per_byte).values(), default=0.0),
+        rounds=ring_rounds(experiment.num_workers) if experiment.strategy.uses_collective else 0,
+        crowd=max(1.0, _most_on_a_host(homes, cluster) * cluster.lone_cores / cluster.cores),
+        spread=spread,
+        message=message,
+        ways=2 if experiment.strategy.uses_servers else 1,
+        sends=experiment.num_workers > 1 or experiment.strategy.uses_servers,
+    )
+
+
+def message_share(record: RunRecord) -> float:
+    """The share of a link's bytes that is in one message: the largest where steps were traced.
+
+    Elsewhere messages count as alike.  TensorFlow's packs and Horovod's buffers hold what they may;
+    one pack holds all.
+    """
+    settings = record.experiment.strategy.columns()
+    size = settings.get("bytes_per_pack", settings.get("fusion_bytes"))
+    if isinstance(size, int) and record.gradient_bytes:
+        return min(1.0, size / record.gradient_bytes) if size else 1.0
+    if record.messages:
+        return _largest_message(record)
+    count = record.num_messages
+    return min(1.0, max(1, record.experiment.num_ps) / count) if count else 1.0
+
+
+def _largest_message(record: RunRecord) -> float:
+    """Over what the same server gets, that of the server that gets most."""
+    by_server: dict[int | None, list[int]] = {}
+    for each in record.messages:
+        by_server.setdefault(each.server, []).append(each.num_bytes)
+    hottest = max(by_server.values(), key=sum)
+    return max(hottest) / sum(hottest)
+
+
+def _passes(experiment: Experiment, cluster: Cluster) -> tuple[Floats, Floats, float]:
+    """Seconds of each worker before its last backward pass and of it, and their spread."""
+    load, count = experiment.of_each, experiment.num_workers
+    longer = load.examples_per_step / cluster.examples
+    if load.emulated is None:
+        ones = np.ones(count)
+        return (
+            longer * cluster.forward_s * ones,
+            longer * cluster.backward_s * ones,
+            cluster.spread,
+        )
+    scales = np.stack([load.emulated.scales(i, np.arange(_STEPS)) for i in range(count)])
+    means = scales.mean(axis=1)
+    batches = load.accumulation
+    backward_s = means * load.emulated.backward_s
+    forward_s = means * (load.emulated.forward_s * batches) + backward_s * (batches - 1)
+    spread = float((scales.std(axis=1) / means).max())
+    return forward_s + cluster.forward_s, backward_s, spread
+
+
+def _place(host: str, cluster: Cluster) -> str:
+    return _MACHINE if cluster.shares_cores else host
+
+
+def _most_on_a_host(homes: Sequence[str], cluster: Cluster) -> int:
+    places = [_place(home, cluster) for home in homes]
+    return max(places.count(each) for each in places)
+
+
+def _messages_s(flows: Sequence[Flow], cluster: Cluster, cpu_s_per_byte: float) -> dict[str, float]:
+    """Seconds in which the processors of each host handle all messages."""
+    both: dict[str, float] = {}
+    for flow in flows:
+        for host in (flow.source, flow.target):
+            place = _place(host, cluster)
+            seconds = flow.num_bytes * cpu_s_per_byte / 2 / cluster.cores
+            both[place] = both.get(place, 0.0) + seconds
+    return both
+
+
+def _links_s(flows: Sequence[Flow], rates: Rates, num_workers: int) -> Floats:
+    """Seconds in which a step of each worker keeps each direction of a link busy."""
+    shares = [link_bytes(f for f in flows if f.worker == i) for i in range(num_workers)]
+    hosts = dict.fromkeys(host for share in shares for host in share)
+    busy = [
+        [share.get(host, (0.0, 0.0))[way] / rates[host][way] for host in hosts for way in (0, 1)]
+        for share in shares
+    ]
+    return np.array(busy, dtype=np.float64).reshape(num_workers, -1)
+
+
+def _processors_s(
+    homes: Sequence[str],
+    flows: Sequence[Flow],
+    cluster: Cluster,
+    cpu_s_per_byte: float,
+    alone_s: Floats,
+) -> Floats:
+    """Seconds in which a step of each worker keeps the processors of each host busy."""
+    own = [
+        _messages_s([f for f in flows if f.worker == i], cluster, cpu_s_per_byte)
+        for i in range(len(homes))
+    ]
+    for home, messages, seconds in zip(homes, own, alone_s, strict=True):
+        place = _place(home, cluster)
+        computing = cluster.lone_cores * float(seconds) / cluster.cores
+        messages[place] = messages.get(place, 0.0) + computing
+    places = dict.fromkeys(place for messages in own for place in messages)
+    busy = [[messages.get(place, 0.0) for place in places] for messages in own]
+    return np.array(busy, dtype=np.float64).reshape(len(homes), -1)
+
+
+def planned_load(
+    experiment: Experiment, latest: RunRecord, cluster: Cluster, cpu_s_per_byte: float
+) -> Load:
+    """What a step of an experiment that nobody has launched would ask for.
+
+    Args:
+        latest: a launch of the same setting, which tells variables and gradients.
+    """
+    host_of = {str(task): host for task, host in place_by_number(experiment).items()}
+    loads = _planned_bytes(experiment, latest)
+    flows = demands(experiment, host_of, loads, latest.gradient_bytes or 0)
+    rates = _planned_rates(experiment, cluster, list(host_of.values()))
+    message = message_share(latest)
+    return load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)
+
+
+def _planned_bytes(experiment: Experiment, latest: RunRecord) -> tuple[int, ...]:
+    """Of each server, by the policy that was measured."""
+    servers, used = experiment.strategy.servers, latest.placement
+    if servers is None or used is None:
+        return ()
+    if len(used.bytes_per_server) == servers.num_ps:
+        return used.bytes_per_server
+    variables = placed_variables(used)
+    split = servers.split_bytes or default_split_bytes(variables, servers.num_ps)
+    return make_plan(servers.placement, variables, servers.num_ps, split).bytes_per_server()
+
+
+def _planned_rates(experiment: Experiment, cluster: Cluster, hosts: Sequence[str]) -> Rates:
+    """Payload of every link, each direction, less what is to be sent besides."""
+    network = experiment.network
+    if network is None or cluster.link_share is None:
+        return dict.fromkeys(hosts, (cluster.bytes_per_s or np.inf,) * 2)
+    rates = {}
+    for host in dict.fromkeys(hosts):
+        is_slow = network.slow_host is not None and int(host) == network.slow_host
+        stated = network.slow_bits_per_s if is_slow else network.bits_per_s
+        out, into = network.traffic_at(int(host))
+        payload = np.inf if stated is None else stated * cluster.link_share
+        rates[host] = (payload - out) / 8, (payload - into) / 8
+    return rates
+
+
+def with_hosts(experiment: Experiment) -> Experiment:
+    """The same point on an emulated network with hosts enough."""
+    network = experiment.network
+    if network is None:
+        return experiment
+    wanted = max(num_hosts(experiment), network.num_hosts)
+    return replace(experiment, network=replace(network, num_hosts=wanted))

@@ -1,0 +1,248 @@
+"""Rates of settings with more workers, or other links, than were measured, with intervals.  Pure.
+
+Decides what a larger cluster looks like (hosts of the same kind, variables placed by the same
+policy), how wide an interval is, and beyond which size only a bound is said.  An interval comes
+from fits on launches drawn again, and from the model's own error: by how much a fit without the
+most workers misses these.  That error grows with the logarithm of the size.  It stands on the side
+on which the model missed; on the other side there is the noise of launches alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
+
+import numpy as np
+
+from analysis.predict.baselines import baselines
+from analysis.predict.calibration import (
+    NOISE,
+    SIDE,
+    Family,
+    Learned,
+    Seen,
+    families,
+    fit,
+    learn,
+    with_servers,
+)
+from analysis.predict.loads import planned_load, with_hosts
+from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.records import RunRecord
+
+#: Beyond so many times the workers that were measured, only a bound is said.
+FURTHEST = 8
+
+#: Fits on launches that were drawn again, for an interval.
+DRAWS = 24
+
+#: The model's error where there is nothing to tell it: one number of workers was measured.
+_UNTESTED = 0.1
+
+#: What launches may leave open besides the terms of a fit.
+NOT_SATURATED = "what happens where links limit: no launch came near it"
+NOT_TESTED = "the model's own error: one number of workers was measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every setting that was measured.
+
+    Attributes:
+        workers: numbers of workers.
+        bits_per_s: of links; None for the rate that was measured.
+        num_ps: servers; None for as many as were measured, or as workers where they were as many.
+    """
+
+    workers: tuple[int, ...]
+    bits_per_s: float | None = None
+    num_ps: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.workers or min(self.workers) < 1:
+            raise UserError("workers to predict for are numbers from 1, got none or less.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a setting would do.
+
+    Attributes:
+        rate: examples per second; None where only the bound is said.
+        low, high: 90 % interval of the rate.
+        bound: examples per second at most, by links and computation.
+        efficiency: of the rate, over that of as many workers without communication.
+        limit: what takes most of a step: `computation`, `links` or `processors`.
+        calibrated: the most workers that were measured.
+        unknown: what launches do not tell; the interval is wider for it.
+        others: the rates that models without links predict, by their names.
+    """
+
+    experiment: Experiment
+    rate: float | None
+    low: float | None
+    high: float | None
+    bound: float
+    efficiency: float | None
+    limit: str
+    calibrated: int
+    unknown: tuple[str, ...] = ()
+    others: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """All settings, in the order of their launches.
+
+    Attributes:
+        left_out: why some cannot be as they are asked for, a sentence each.
+    """
+
+    points: tuple[Prediction, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> Predicted:
+    """What every setting of the records would do.
+
+    Raises:
+        UserError: no setting that sends anything was measured, or nobody worked alone.
+    """
+    made: list[Prediction] = []
+    left_out: list[str] = []
+    for family in families(records):
+        teller = _Teller(family, question, seed)
+        for count in question.workers:
+            try:
+                made.append(teller.told(count))
+            except UserError as error:
+                setting = family.latest.experiment.strategy
+                left_out.append(f"{setting} with {count} workers: {error}")
+    return Predicted(points=tuple(made), left_out=tuple(left_out))
+
+
+class _Teller:
+    """A setting with what was learned of it."""
+
+    def __init__(self, family: Family, question: Question, seed: int) -> None:
+        self._family = family
+        self._question = question
+        self._learned = learn(family.seen, DRAWS, seed)
+        self._missed = _missed(family.seen)
+        self._unknown = (
+            *self._learned.unknown,
+            *(NOT_SATURATED,) * (not family.is_saturated),
+            *(NOT_TESTED,) * (self._missed is None),
+        )
+
+    def told(self, workers: int) -> Prediction:
+        """What it would do with so many workers.
+
+        Raises:
+            UserError: it cannot be so.
+        """
+        family, best = self._family, self._learned.best
+        target = _asked(family, self._question, workers)
+        load, bare = (
+            planned_load(target, family.latest, family.cluster, cost)
+            for cost in (family.cpu_s_per_byte, 0.0)
+        )
+        examples, further = target.global_batch, workers / family.most_workers
+        slower, faster = _sides(load, self._learned, self._missed, further)
+        rate, is_near = examples / step_s(load, best), further <= FURTHEST
+        return Prediction(
+            experiment=target,
+            rate=rate if is_near else None,
+            low=rate * math.exp(-slower) if is_near else None,
+            high=rate * math.exp(faster) if is_near else None,
+            bound=examples / step_s(replace(bare, message=0.0), PERFECT),
+            efficiency=rate * _alone_s(load) / examples if is_near else None,
+            limit=_limit(load, best),
+            calibrated=family.most_workers,
+            unknown=self._unknown,
+            others=_others(family, target),
+        )
+
+
+def _asked(family: Family, question: Question, workers: int) -> Experiment:
+    """The setting as it is asked for."""
+    own = family.latest.experiment
+    num_ps = question.num_ps or (workers if family.follows else own.num_ps)
+    changed = replace(own, strategy=with_servers(own.strategy, num_ps), num_workers=workers)
+    network = own.network
+    if question.bits_per_s is not None:
+        if network is None or network.bits_per_s is None:
+            raise UserError(
+                "no launch states the rate of its links, so --bandwidth cannot change it: leave it "
+                "out, or predict from emulated hosts."
+            )
+        network = replace(network, bits_per_s=question.bits_per_s)
+    return with_hosts(replace(changed, network=network))
+
+
+def _sides(
+    load: Load, learned: Learned, missed: float | None, further: float
+) -> tuple[float, float]:
+    """How far the interval reaches to slower and to faster rates, on the logarithm."""
+    times = np.log([step_s(load, each) for each in learned.drawn] or [1.0])
+    centre = math.log(step_s(load, learned.best)) if learned.drawn else 0.0
+    quick, slow = np.quantile(times, (0.05, 0.95)) - centre
+    growth = 1.0 + max(0.0, math.log2(further))
+    noise = SIDE * NOISE * growth
+    own = SIDE * max(NOISE, _UNTESTED if missed is None else abs(missed)) * growth
+    was_fast, was_slow = missed is None or missed < 0.0, missed is None or missed >= 0.0
+    slower = math.hypot(max(0.0, float(slow)), own if was_fast else noise)
+    faster = math.hypot(max(0.0, float(-quick)), own if was_slow else noise)
+    return slower, faster
+
+
+def _missed(seen: Sequence[Seen]) -> float | None:
+    """By how much a fit without the most workers misses their steps, on the logarithm.
+
+    Below 0 it was too fast.  None where there is one number of workers.
+    """
+    most = max(each.load.num_workers for each in seen)
+    fewer = [each for each in seen if each.load.num_workers < most]
+    if not any(each.load.num_workers > 1 for each in fewer):
+        return None
+    made = fit(fewer)
+    return fmean(
+        math.log(step_s(each.load, made) / median(each.steps_s))
+        for each in seen
+        if each.load.num_workers == most
+    )
+
+
+def _alone_s(load: Load) -> float:
+    if isinstance(load, DealtLoad):
+        return float((load.forward_s + load.backward_s).mean())
+    return load.forward_s + load.backward_s
+
+
+def _limit(load: Load, made: Fit) -> str:
+    if isinstance(load, DealtLoad):
+        links = float(load.links_s.sum(axis=0).max(initial=0.0))
+        processors = float(load.processors_s.sum(axis=0).max(initial=0.0))
+        parts = {"computation": _alone_s(load)}
+    else:
+        links, processors = load.network_s, load.messages_s
+        parts = {"computation": _alone_s(load) * load.crowd}
+    parts |= {"links": made.stretch * links, "processors": processors}
+    return max(parts, key=parts.__getitem__)
+
+
+def _others(family: Family, target: Experiment) -> dict[str, float]:
+    """They see the launches with the rate of links that is asked for, or all if there are none."""
+    alike = [each for each in family.seen if _bits(each.experiment) == _bits(target)]
+    pairs = [(e.load.num_workers, step) for e in alike or family.seen for step in e.steps_s]
+    curves = baselines(*zip(*pairs, strict=True))
+    count = np.array([float(target.num_workers)])
+    return {name: target.global_batch / float(curve(count)[0]) for name, curve in curves.items()}
+
+
+def _bits(experiment: Experiment) -> float | None:
+    return experiment.network.bits_per_s if experiment.network else None
