@@ -3,9 +3,10 @@
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
 TensorFlow places variables by itself, and the most balanced other one, which need not be the
 fastest.  Asynchronous servers, which train in another way, have the most balanced.  There are as
-many servers as workers, or as hosts that are named for servers, unless stated.  Then TensorFlow as
-it ships, at the most workers: its servers and its all-reduce.  In the profile standard also its
-servers with 8 steps per dispatch and with joined rounds, and its all-reduce with RING.
+many servers as workers, or as hosts that are named for servers, unless stated.  Then, at the most
+workers, Horovod where it is installed, and TensorFlow as it ships: its servers and its all-reduce.
+In the profile standard also its servers with 8 steps per dispatch and with joined rounds, and its
+all-reduce with RING.
 
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts
 of their own, all-reduce is measured on as many hosts as well.  On one server every placement is the
@@ -14,7 +15,7 @@ profile quick has one worker and the most; where workers share cores, the most a
 that do not communicate.  The profile standard first tunes both sides, in a fifth of its time, and
 measures their best settings as well.
 
-Cost: 8 to 10 points per model in the profile quick, which takes five minutes, or nine on two
+Cost: 8 to 11 points per model in the profile quick, which takes five minutes, or nine on two
 cores.
 
 It should show which strategy is faster here, by how much, what placement alone is worth, and
@@ -33,6 +34,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.strategies import (
     AsynchronousServers,
+    Horovod,
     StockAllReduce,
     StockServers,
     SynchronousServers,
@@ -58,6 +60,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         served = [*_served(scope, workload)]
         sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
         yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
+        if not Horovod.refusal(workload):
+            yield scope.point(workload, Horovod, max(sizes))
         yield from served
         yield from scope.tuned_of(workload)
         yield from dict.fromkeys(_as_shipped(scope, workload, max(sizes)))
@@ -94,6 +98,6 @@ STUDY = Study(
     hosts=4,
     has_brief=True,
     chooses_exchange=True,
-    optional=(StockServers, StockAllReduce),
+    optional=(Horovod, StockServers, StockAllReduce),
     tunes=True,
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import plan
 from experiments.tuning import beforehand
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.measurement import Measurement
@@ -23,8 +24,9 @@ WORDS = (
 
 @pytest.fixture(autouse=True)
 def without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes before a pilot."""
+    """What comes before a pilot; Horovod is there."""
     monkeypatch.setattr(beforehand, "tuned_first", lambda request: request)
+    monkeypatch.setattr(plan, "absence", lambda _: "")
 
 
 def launches(*rates: float) -> list[LaunchedRun]:
@@ -40,7 +42,7 @@ def test_a_pilot_chooses_windows_and_launches_once(
     launcher: FakeLauncher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher.script = launches(9e4, 1e5, 5e4, 105e3, 52e3)
-    words = (*WORDS, "--budget-s", "1350")
+    words = (*WORDS, "--budget-s", "1450")
     assert run(*words) == 0
     said = capsys.readouterr().err
     assert "A pilot of 5 runs chooses" in said
@@ -74,7 +76,7 @@ def test_more_points_than_the_time_allows_are_told(
     said = capsys.readouterr().err
     assert "That is more than the 0.5 min" in said
     assert "--repetitions 1 takes less" in said
-    assert len(launcher.launched) == 5 + 5 * 15
+    assert len(launcher.launched) == 5 + 5 * 16
 
 
 def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
@@ -83,7 +85,7 @@ def test_a_pilot_that_fails_leaves_the_profile_as_it_is(
     launcher.script = [bad_run(Status.FAILED)] * 5
     assert run(*WORDS) == 0
     assert "Runs of the pilot failed" in capsys.readouterr().err
-    assert windows(launcher)[5:] == [20.0] * 75
+    assert windows(launcher)[5:] == [20.0] * 80
 
 
 def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:

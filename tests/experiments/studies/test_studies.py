@@ -94,6 +94,7 @@ def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
         "single": 1,
         "no_communication": 2,
         "allreduce": 2,
+        "horovod": 1,
         "ps_async": 2,
         "ps_sync": 3,
         "stock_ps": 3,
@@ -130,7 +131,7 @@ def test_compare_keeps_a_stated_number_of_servers() -> None:
 def test_compare_covers_every_model() -> None:
     workloads = (Workload(), Workload(model=ImageModel(name="VGG16")))
     points = points_of("compare", workloads=workloads)
-    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 15, "VGG16": 15}
+    assert Counter(point.workload.model.name for point in points) == {"SmallCNN": 16, "VGG16": 16}
 
 
 def shipped(**changes: Any) -> list[Experiment]:
@@ -159,7 +160,7 @@ def test_compare_ends_with_tensorflow_as_it_ships_at_the_most_workers(brief: boo
 def test_compare_leaves_out_what_tensorflow_as_it_ships_cannot_train() -> None:
     points = points_of("compare", workloads=(Workload(accumulation=2),))
     assert not any(point.strategy.as_shipped for point in points)
-    assert len(points) == 10
+    assert len(points) == 11
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_each_side_has_its_threads_and_by_default_one_less_than_cores() -> None:
         points = STUDIES["compare"].points(make_scope(scale=scale))
         return {p.strategy.kind: p.resources.threads_per_worker for p in points}
 
-    kinds = ("single", "no_communication", "allreduce", "ps_async", "ps_sync")
+    kinds = ("single", "no_communication", "allreduce", "horovod", "ps_async", "ps_sync")
     as_shipped = {"stock_ps": 4, "stock_allreduce": 4}
     assert threads_of(Threads()) == dict.fromkeys(kinds, 3) | as_shipped
     stated = threads_of(Threads(allreduce=3, ps=2))
