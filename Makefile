@@ -8,6 +8,9 @@
 #:   make report            the report again, from the records in RESULTS; with prices of hosts:
 #:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
 #:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
+#:   make predict           what more workers or other links would do, from the records in RESULTS:
+#:                          ARGS="--workers 8,16 --bandwidth 100mbit"; writes a dated file
+#:   make check-predictions how far those files were off, by the launches that were made after them
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
 #:                          every strategy comes to what the links allow
@@ -101,7 +104,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z0-9-]*\)": .*/\1/p' experiments/studies/
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
+.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results predict check-predictions export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -153,6 +156,12 @@ report: environment
 
 compare-results: environment
 	$(RUN) analysis compare-results -- "$$A" "$$B"
+
+predict: environment
+	$(RUN) analysis predict $$ARGS -- "$$RESULTS"
+
+check-predictions: environment
+	$(RUN) analysis check-predictions -- "$$RESULTS"
 
 export: environment
 	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \

@@ -30,6 +30,7 @@ from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.names import file_names
 from analysis.figures.save import save_figures
+from analysis.predict.predict_commands import check_command, predict_command
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.pages.pages import study_page, write_report
 from analysis.report.screen import show, show_two
@@ -153,6 +154,10 @@ def bench_load(folder: Path, records: int) -> None:
     """Time the reading of copies of a record in FOLDER; they are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="bench-load-") as copies:
         echo(time_loading(folder, Path(copies), records))
+
+
+cli.add_command(predict_command)
+cli.add_command(check_command)
 
 
 def _for_each_sweep(

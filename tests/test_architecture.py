@@ -201,7 +201,7 @@ NEIGHBOURS = {
         "data": ("derive",),
         "stats": ("data", "derive"),
         "planning": ("data", "stats"),
-        "predict": ("derive",),
+        "predict": ("data", "derive"),
         "timeline": ("data",),
         "figures": ("data", "stats", "timeline"),
         "published": ("data", "figures", "stats"),

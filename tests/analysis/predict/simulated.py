@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from analysis.derive.fastest_step import flows_of, host_rates
@@ -99,12 +98,10 @@ def launch(own: Experiment, repetition: int = 0, noise: float = 1.0, **changes: 
             load_of(own, places, flows, rates, CLUSTER, 0.0, message_share(bare)), TRUE
         )
     made = own.global_batch / (seconds * noise)
-    parts = metrics(made, forward_s=0.05, backward_s=0.1, step_time_p50_s=1.0, step_time_p95_s=1.0)
-    return (
-        replace(bare, metrics=replace(parts, steps_per_worker=bare.metrics.steps_per_worker))
-        if bare.metrics
-        else bare
+    settings["metrics"] = metrics(
+        made, forward_s=0.05, backward_s=0.1, step_time_p50_s=1.0, step_time_p95_s=1.0
     )
+    return run(own, made, repetition, **(settings | changes))
 
 
 def sweep(

@@ -1,0 +1,184 @@
+"""How far predictions were off, by the runs that were made afterwards.  Pure.
+
+Decides which launches a prediction is held against (the same setting, begun after it was made, and
+none that it was learned from), and the figures.  The error is that of the time of a step.  An
+interval is scored as by Gneiting and Raftery, J. American Statistical Association 102, 2007: its
+width and, for what lies beyond an end, 2 / 0.1 times how far; on the logarithm, so 0.1 is 10 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+import numpy as np
+
+from analysis.data.rows import moment
+from analysis.derive.fastest_step import step_time_s
+from analysis.predict.calibration import usable
+from analysis.predict.prediction_file import PredictionFile, run_name
+from analysis.predict.predictions import Prediction
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import MAX_HOSTS
+from ps_allreduce.record.records import RunRecord
+
+#: Share that an interval leaves out.
+_OUTSIDE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPoint:
+    """A prediction beside what was measured.
+
+    Attributes:
+        experiment: in words.
+        measured: examples per second, geometric mean of the launches.
+        error: of the predicted time of a step, over the measured one, less 1; below 0 the
+            prediction was too fast.
+        inside: the interval holds what was measured.
+        score: of the interval.
+        others: errors of the models without links, by their names.
+    """
+
+    experiment: str
+    num_workers: int
+    launches: int
+    predicted: float
+    low: float
+    high: float
+    measured: float
+    error: float
+    inside: bool
+    score: float
+    others: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Errors of many points.
+
+    Attributes:
+        mape: mean of the absolute errors of steps.
+        p90: their 90th percentile.
+        bias: mean of the errors; below 0 predictions were too fast.
+    """
+
+    mape: float
+    p90: float
+    bias: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionCheck:
+    """All points, and figures of the model and of the others.
+
+    Attributes:
+        coverage_90: share of the points inside their intervals.
+        interval_score: mean of the scores.
+        digests: of the files that were checked.
+        not_measured: points that nobody has launched since.
+    """
+
+    mape: float
+    p90: float
+    bias: float
+    coverage_90: float
+    interval_score: float
+    others: Mapping[str, Figures]
+    points: tuple[CheckedPoint, ...]
+    digests: tuple[str, ...]
+    not_measured: int
+
+
+def check_predictions(
+    files: Sequence[PredictionFile], records: Iterable[RunRecord]
+) -> PredictionCheck:
+    """Hold predictions against the launches that followed them.
+
+    Raises:
+        UserError: no such launch is there.
+    """
+    launches = usable(records)
+    found = [
+        (each, _followers(file, each, launches))
+        for file in files
+        for each in file.predicted.points
+        if each.rate is not None
+    ]
+    points = tuple(_checked(each, own) for each, own in found if own)
+    if not points:
+        raise UserError(
+            "no launch of a predicted setting was begun after its prediction: make these runs, and "
+            "check again."
+        )
+    own = figures([each.error for each in points])
+    names = dict.fromkeys(name for each in points for name in each.others)
+    return PredictionCheck(
+        mape=own.mape,
+        p90=own.p90,
+        bias=own.bias,
+        coverage_90=fmean(each.inside for each in points),
+        interval_score=fmean(each.score for each in points),
+        others={
+            name: figures([each.others[name] for each in points if name in each.others])
+            for name in names
+        },
+        points=points,
+        digests=tuple(file.digest for file in files),
+        not_measured=len(found) - len(points),
+    )
+
+
+def figures(errors: Sequence[float]) -> Figures:
+    """Of errors of steps."""
+    sizes = np.abs(errors)
+    return Figures(
+        mape=float(sizes.mean()), p90=float(np.quantile(sizes, 0.9)), bias=float(np.mean(errors))
+    )
+
+
+def _followers(
+    file: PredictionFile, prediction: Prediction, launches: Sequence[RunRecord]
+) -> list[RunRecord]:
+    known, wanted = set(file.calibration.runs), _setting(prediction.experiment)
+    return [
+        each
+        for each in launches
+        if moment(each.started_at) >= moment(file.made_at)
+        and run_name(each) not in known
+        and _setting(each.experiment) == wanted
+    ]
+
+
+def _setting(own: Experiment) -> Hashable:
+    """What a launch has to share with a prediction; more hosts than are needed change nothing."""
+    network = own.network and replace(own.network, num_hosts=MAX_HOSTS)
+    return own.strategy, own.num_workers, own.workload, own.spread, network, own.resources.device
+
+
+def _checked(prediction: Prediction, launches: Sequence[RunRecord]) -> CheckedPoint:
+    rate, low, high = (x or math.nan for x in (prediction.rate, prediction.low, prediction.high))
+    steps = [step for each in launches if (step := step_time_s(each))]
+    examples = prediction.experiment.global_batch
+    measured = examples / math.exp(fmean(map(math.log, steps)))
+    return CheckedPoint(
+        experiment=prediction.experiment.title,
+        num_workers=prediction.experiment.num_workers,
+        launches=len(steps),
+        predicted=rate,
+        low=low,
+        high=high,
+        measured=measured,
+        error=measured / rate - 1.0,
+        inside=low <= measured <= high,
+        score=_score(low, high, measured),
+        others={name: measured / other - 1.0 for name, other in prediction.others.items()},
+    )
+
+
+def _score(low: float, high: float, measured: float) -> float:
+    beyond = max(0.0, math.log(low / measured), math.log(measured / high))
+    return math.log(high / low) + 2 / _OUTSIDE * beyond

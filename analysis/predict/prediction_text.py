@@ -1,0 +1,98 @@
+"""What is printed of predictions, and of their check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from analysis.predict.prediction_check import Figures, PredictionCheck
+from analysis.predict.prediction_file import PredictionFile
+from analysis.predict.predictions import FURTHEST, Prediction
+from analysis.wording import NONE, count_text, number, with_interval
+from ps_allreduce.terminal import Terminal
+
+_WIDTH = 150
+
+
+def show_predictions(made: PredictionFile) -> None:
+    """Print a row for each setting and number of workers, and what limits trust in them."""
+    points, console = made.predicted.points, Terminal(highlight=False, width=_WIDTH)
+    notes = _notes(points)
+    names = ("setting", "rate [90 %]", "at most", "efficiency", "limit", "")
+    rows = [[*_cells(each), _marks(each, notes)] for each in points]
+    console.print(_table(names, rows))
+    for mark, text in notes.items():
+        console.print(f"{mark}  {text}", markup=False)
+    for text in _sentences(made):
+        console.print(text, markup=False)
+
+
+def _cells(each: Prediction) -> list[str]:
+    share = NONE if each.efficiency is None else f"{each.efficiency:.2f}"
+    rate = with_interval(number, each.rate, each.low, each.high) if each.rate else "bound only"
+    return [each.experiment.title, rate, number(each.bound), share, each.limit]
+
+
+def _notes(points: Sequence[Prediction]) -> dict[str, str]:
+    """What launches do not tell, each once, by a letter."""
+    texts = dict.fromkeys(text for each in points for text in each.unknown)
+    letters = (chr(ord("a") + place) for place in range(len(texts)))
+    return {letter: f"not known: {text}" for letter, text in zip(letters, texts, strict=True)}
+
+
+def _marks(each: Prediction, notes: dict[str, str]) -> str:
+    own = {f"not known: {text}" for text in each.unknown}
+    return "".join(mark for mark, text in notes.items() if text in own)
+
+
+def _sentences(made: PredictionFile) -> Iterator[str]:
+    runs = count_text(len(made.calibration.runs), "launch").replace("launchs", "launches")
+    most = max((each.calibrated for each in made.predicted.points), default=0)
+    yield f"Learned from {runs} with up to {most} workers, at commit {made.commit}."
+    if any(each.rate is None for each in made.predicted.points):
+        yield f"Beyond {FURTHEST} times the workers that were measured only a bound is said."
+    yield from (f"Left out: {text}" for text in made.predicted.left_out)
+    yield f"Digest {made.digest[:16]}, made {made.made_at}."
+
+
+def show_check(found: PredictionCheck) -> None:
+    """Print a row for each point, and the figures beside those of other models."""
+    console = Terminal(highlight=False, width=_WIDTH)
+    names = ("setting", "predicted [90 %]", "measured", "error", "inside", *found.others)
+    rows = [
+        [
+            each.experiment,
+            with_interval(number, each.predicted, each.low, each.high),
+            number(each.measured),
+            f"{each.error:+.1%}",
+            "yes" if each.inside else "no",
+            *(_signed(each.others.get(name)) for name in found.others),
+        ]
+        for each in found.points
+    ]
+    console.print(_table(names, rows))
+    ours = Figures(mape=found.mape, p90=found.p90, bias=found.bias)
+    for name, own in {"this model": ours, **found.others}.items():
+        figures = f"mean error {own.mape:.1%}, 90th percentile {own.p90:.1%}, bias {own.bias:+.1%}"
+        console.print(f"{name}: {figures}", markup=False)
+    points = count_text(len(found.points), "point")
+    console.print(
+        f"{points}, {found.coverage_90:.0%} inside their 90 % intervals, interval score "
+        f"{found.interval_score:.2f}; {found.not_measured} not measured yet. Errors are those of "
+        "the time of a step, below 0 where the prediction was too fast.",
+        markup=False,
+    )
+
+
+def _signed(value: float | None) -> str:
+    return NONE if value is None else f"{value:+.0%}"
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(*names, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
