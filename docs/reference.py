@@ -1,4 +1,4 @@
-"""The page of commands and options, made from their declarations whenever the site is built."""
+"""Commands, options and columns, made from their declarations whenever the site is built."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from sphinx.application import Sphinx
 
 from analysis.__main__ import cli as analysis
+from analysis.data import columns
 from experiments.__main__ import cli as experiments
 from launchers.__main__ import cli as launchers
 
-PAGE, PLACE = "commands", "<!-- commands -->"
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 #: The sweep whose options are listed once; other commands list what they have besides.
 SHARED = "compare"
@@ -23,21 +25,40 @@ GROUPS = {"experiments": experiments, "launchers": launchers, "analysis": analys
 
 Row = tuple[str, str]
 
+TYPES = {
+    columns.TEXT: "text",
+    columns.WHOLE: "integer",
+    columns.REAL: "number",
+    columns.TRUTH: "truth",
+    columns.MOMENT: "time",
+}
+
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Have the page filled in before it is parsed."""
+    """Fill pages in before they are parsed, always: declarations may have changed."""
     app.connect("source-read", fill)
+    app.connect("env-get-outdated", lambda *_: ["commands", "results_format"])
     return {"parallel_read_safe": True}
 
 
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put what is declared where the page has its mark."""
-    if page == PAGE:
-        source[0] = source[0].replace(PLACE, "\n".join(lines()))
+    """Put what is declared where a page has a mark."""
+    for mark, lines in MARKS.items():
+        if mark in source[0]:
+            source[0] = source[0].replace(mark, "\n".join(lines()))
 
 
-def lines() -> Iterator[str]:
-    """The page from the mark on, in Markdown."""
+def column_lines() -> Iterator[str]:
+    """The columns of the table of runs, in Markdown."""
+    yield from ("| column | type | meaning |", "|---|---|---|")
+    for names, meaning in columns.MEANINGS.items():
+        kinds = list(dict.fromkeys(TYPES[columns.COLUMNS[name]] for name in names))
+        named = ", ".join(f"`{name}`" for name in names)
+        yield f"| {named} | {', '.join(kinds)} | {meaning} |"
+
+
+def command_lines() -> Iterator[str]:
+    """Commands and options, in Markdown."""
     yield from ("## make", "", "```text", *_make(), "```", "")
     shared = options(experiments.commands[SHARED])
     yield from ("## Options of sweeps", "", *table(shared))
@@ -45,6 +66,9 @@ def lines() -> Iterator[str]:
         yield from (f"## python -m {name}", "")
         for word, command in sorted(group.commands.items()):
             yield from described(f"{name} {word}", command, shared)
+
+
+MARKS = {"<!-- commands -->": command_lines, "<!-- columns -->": column_lines}
 
 
 def _make() -> Iterator[str]:

@@ -52,15 +52,6 @@ def test_every_key_of_a_record_is_explained(name: str) -> None:
     assert name in NAMED
 
 
-#: What the description calls the types of columns; a category is one of few texts.
-TYPES = dict.fromkeys(("text", "category"), columns.TEXT) | {
-    "integer": columns.WHOLE,
-    "number": columns.REAL,
-    "truth": columns.TRUTH,
-    "time": columns.MOMENT,
-}
-
-
 def described(heading: str) -> list[tuple[list[str], str]]:
     """Of every row of the table below a heading the names, and the second column."""
     table = TEXT.split(heading)[1].split("\n#")[0]
@@ -68,12 +59,10 @@ def described(heading: str) -> list[tuple[list[str], str]]:
     return [(re.findall(r"`(\w+)`", names), told) for names, told in rows]
 
 
-def test_the_table_of_runs_is_described_column_by_column_in_its_order() -> None:
-    rows = described("## The table of runs")
-    assert [name for names, _ in rows for name in names] == list(columns.COLUMNS)
-    for names, told in rows:
-        types_ = {kind for word, kind in TYPES.items() if word in told}
-        assert types_ == {columns.COLUMNS[name] for name in names}, names
+def test_columns_of_the_table_of_runs_have_one_meaning_each() -> None:
+    assert [name for names in columns.MEANINGS for name in names] == list(columns.COLUMNS)
+    assert all(columns.MEANINGS.values())
+    assert "<!-- columns -->" in TEXT
 
 
 def test_the_table_of_steps_is_described_column_by_column(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The columns of the table of runs: their order, their types, and the file `summary.csv`.
+"""The columns of the table of runs: their order, types and meanings, and the file `summary.csv`.
 
-Decides all three, and which columns tell settings and cases apart; what a column means is written
-down in `docs/results_format.md`, and where its values come from is decided in `rows`.  An
+Decides all four (the first three in `columns.txt`, which the page of the results format shows), and
+which columns tell settings and cases apart; where values come from is decided in `rows`.  An
 experiment states what was asked for under the same names.
 """
 
@@ -31,56 +31,9 @@ _ORDERED: Mapping[str, Iterable[str]] = {
     "layout": LayoutKind,
 }
 
+#: A line for the columns that share a meaning: names, types after colons, meaning in Markdown.
 #: The contract (design, section 4) comes first and keeps its order; what was added since follows.
-_NAMES = """
-sweep experiment_id run_id repetition:i attempt:i status reason strategy num_workers:i num_ps:i
-placement placement_max_over_mean:f layout model image_size:i batch_per_worker:i accumulation:i
-global_batch:i input precision optimizer compute launcher num_hosts:i workers_per_host:i
-devices_per_worker:i device cores_per_worker:i oversubscribed:b interface link_bits_per_s:f
-collective bytes_per_pack:i split_bytes:i staleness:i images_per_sec:f images_per_sec_per_host:f
-step_time_p50_s:f step_time_p95_s:f compute_s:f communication_s:f input_wait_s:f bring_up_s:f
-build_s:f first_step_s:f warmup_steps:i measured_steps:i hosts job_id fingerprint record_path
-
-started_at:t finished_at:t profile num_classes:i seed:i threads_per_worker:i total_cores:i
-images_per_sec_per_worker_core:f images_per_sec_per_total_core:f window_s:f total_s:f
-gradient_bytes:i num_messages:i placement_deviations:i peak_memory_bytes:i cpu_s:f load_average:f
-commit warnings transport network ps_per_host:i coordinator link_round_trip_s:f machine_busy:f
-host_kinds:i import_s:f bound_s:f fraction_of_bound:f group_bytes:i cut_bytes:i in_flight:i
-gradients_on_wire host_aggregation:b steps_per_dispatch:i join_rounds:b altered
-
-unit examples_per_sec:f examples_per_sec_per_host:f examples_per_sec_per_worker_core:f
-examples_per_sec_per_total_core:f step_s:f forward_s:f backward_s:f warmup_s:f measured_s:f
-network_s:f
-cpu_s_per_gigabyte:f core_bits_per_s:f cpu_over learning_rate:f momentum:f input_checksum
-emulated_forward_s:f emulated_backward_s:f emulated_groups:i least_warmup_steps:i least_warmup_s:f
-least_measured_steps:i least_measured_s:f event_steps:i asked_workers_per_host:i asked_interface
-network_hosts:i recording_ratio:f raw_timings:b emulated_factors
-emulated_jitter traffic_bits_per_s:f warmup most_warmup_steps:i most_warmup_s:f warmup_end
-foreign_load:f stolen_load:f steadiness busy:f
-
-nesterov:b beta_1:f beta_2:f epsilon:f weight_decay:f model_digest tokens_per_example:i
-tokens_per_sec:f vocabulary:i model_arguments clock_ratio:f traced_step_s:f
-
-mean_step_s:f dispatch_s:f waiting_s:f exchange_s:f stated_compute_s:f last_input_s:f
-fastest_compute_s:f fastest_stated_s:f slow_worker_s:f slowest_worker:i load_balance:f
-serialisation:f transfer:f hot_server_s:f slow_link_s:f fastest_link_bits_per_s:f worker_cpu_s:f
-server_cpu_s:f hump_s:f second_hump_s:f stalled_s:f stalled_waiting_s:f
-
-fusion_bytes:i cycle_ms:f scaling
-
-input_place channels:i target ordered_input:b parallel_reads:i parallel_maps:i prefetch:i cache
-shuffle:i flips:b
-
-evaluation evaluation_batches:i evaluation_s:f evaluation_examples_per_sec:f
-evaluation_input_wait_s:f
-
-port_buffer_bytes:i port_drops:i
-segments_sent:i segments_sent_again:i loss_probes:i tcp_timeouts:i congestion
-
-steps_per_worker largest_share:f equal_shares_per_sec:f
-
-id_exponent:f initial_accumulator_value:f
-"""
+_FILE = Path(__file__).resolve().parent / "columns.txt"
 
 #: A command line may hold bytes that are no text; they are written by their numbers.
 NO_TEXT = "backslashreplace"
@@ -90,9 +43,22 @@ _WRITTEN_MOMENT = "%Y-%m-%dT%H:%M:%S.%f+00:00"
 
 _TYPES = {"": TEXT, "i": WHOLE, "f": REAL, "b": TRUTH, "t": MOMENT}
 
+_LINES = [
+    ([entry.partition(":") for entry in names.split()], meaning)
+    for names, mark, meaning in (
+        line.partition(" = ") for line in _FILE.read_text(encoding="utf-8").splitlines()
+    )
+    if mark
+]
+
 #: The type of every column, in order.
 COLUMNS: Mapping[str, str] = {
-    name: _TYPES[kind] for name, _, kind in (entry.partition(":") for entry in _NAMES.split())
+    name: _TYPES[kind] for entries, _ in _LINES for name, _, kind in entries
+}
+
+#: What columns mean; those of one line mean the same of different things.
+MEANINGS: Mapping[tuple[str, ...], str] = {
+    tuple(name for name, _, _ in entries): meaning for entries, meaning in _LINES
 }
 
 #: What was asked for about the strategy, and what a side may have more of: it makes settings of one
