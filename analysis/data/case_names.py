@@ -57,12 +57,12 @@ def _telling(rivals: pd.DataFrame) -> list[str]:
     """The conditions that differ.
 
     One that some cases do not have, and all others alike, follows from what these differ in: made
-    images have no size of a buffer.  It is told only if nothing else tells cases apart, and a
-    checksum only where inputs have the same name.
+    images have no size of a buffer.  It is told only if nothing else tells cases apart, and so is
+    what a name says already: a checksum of inputs, the bytes of a network's ports.
     """
     text = rivals.map(str)
     differing = sorted(str(name) for name in text if text[name].nunique() > 1)
     apart = [name for name in differing if rivals[name].dropna().map(str).nunique() > 1]
-    readable = [name for name in apart if name != "input_checksum"]
+    readable = [name for name in apart if name not in ("input_checksum", "port_buffer_bytes")]
     unique = (told for told in (readable, apart) if told and not text[told].duplicated().any())
     return next(unique, differing)

@@ -43,7 +43,7 @@ CAPTION = (
     "1 a shallow port costs nothing."
 )
 
-#: What the default congestion control is beside.
+#: Congestion controls in the order of the panels.
 NAMES = {"cubic": "CUBIC", "reno": "Reno", "bbr": "BBR"}
 
 
@@ -52,7 +52,12 @@ def _show(cases: Sequence[Case]) -> Shown:
     rows = pd.DataFrame([*_rows(points)])
     if rows.empty:
         return Shown(sentences=["No port buffer was measured: the study needs emulated hosts."])
-    rows = rows.sort_values(["control", "senders", "buffer"], kind="stable")
+    order = {name: place for place, name in enumerate(NAMES.values())}
+    rows = rows.sort_values(
+        ["control", "senders", "buffer"],
+        key=lambda own: own.map(order).fillna(len(order)) if own.name == "control" else own,
+        kind="stable",
+    )
     figure = StudyFigure(
         name="kept-behind-shallow-ports",
         title="What a shallow port leaves of the rate",
@@ -142,7 +147,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     buffers = sorted(set(rows["buffer"]))
     marks = marks_from(rows, rows["kept"])
     marks = marks.assign(x=marks["buffer"].map(buffers.index), label=marks["senders"])
-    labels = list(dict.fromkeys(marks["label"]))
+    labels = sorted(set(marks["label"]))
     panels = {
         str(control): curves_of(own, labels)
         for control, own in marks.groupby("control", sort=False)
@@ -153,8 +158,11 @@ def _drawn(rows: pd.DataFrame) -> Figure:
 
     return plot_panels(
         panels,
-        {place: _size(each) for place, each in enumerate(buffers)},
-        ("buffer of a port", "rate relative to the deepest"),
+        {
+            place: _size(each).replace(" KiB", "K").replace(" MB", "M")
+            for place, each in enumerate(buffers)
+        },
+        ("buffer of a port, bytes", "rate relative to the deepest"),
         at_one,
     )
 

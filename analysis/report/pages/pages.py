@@ -44,7 +44,7 @@ _MOST_WARNINGS = 5
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-ANCHOR, TITLE = "published", "Beside the published numbers"
+ANCHOR, TITLE = "published", "What the study shows"
 
 
 def report_pages(
