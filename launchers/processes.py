@@ -188,7 +188,7 @@ def kill_group(pid: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandAnswer:
     """What a short command answered."""
 
     status: int
@@ -198,7 +198,7 @@ class Answer:
 
 def run_quietly(
     words: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
-) -> Answer | None:
+) -> CommandAnswer | None:
     """Run a short command; None if it is missing or does not answer.
 
     On some sites such a command is a script: what it started ends with it.
@@ -221,4 +221,4 @@ def run_quietly(
                 raise
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return Answer(program.returncode, out, err)
+    return CommandAnswer(program.returncode, out, err)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from queue import Queue
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.inspection.model_facts import FoundModel, TriedModel
+from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Adam
@@ -25,6 +26,8 @@ from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Phases, RunRecord, Sample, Status, TaskRecord
 from ps_allreduce.record.steps import EventTable, Floats, Metrics, Phase, StepTable
+
+A = TypeVar("A", bound=Answer)
 
 METRICS = Metrics(
     examples_per_sec=320.0,
@@ -369,12 +372,12 @@ class Ear:
     """Takes in what a job reports, from whatever thread."""
 
     def __init__(self) -> None:
-        self._heard: Queue[tuple[str, dict[str, Any]]] = Queue()
+        self._heard: Queue[str | Answer] = Queue()
 
-    def __call__(self, event: str, **details: Any) -> None:
-        self._heard.put((event, details))
+    def __call__(self, told: str | Answer) -> None:
+        self._heard.put(told)
 
-    def expect(self, event: str) -> dict[str, Any]:
-        heard, details = self._heard.get(timeout=10.0)
-        assert heard == event
-        return details
+    def expect(self, kind: type[A]) -> A:
+        heard = self._heard.get(timeout=10.0)
+        assert isinstance(heard, kind)
+        return heard

@@ -39,7 +39,8 @@ def pretending_server(folder: Path, *options: str) -> tuple[str, ...]:
 GOOD = """
 import shutil
 print('trained')
-report('placed', cores=request.cores, gpus=os.environ['CUDA_VISIBLE_DEVICES'])
+from ps_allreduce.fork_server.messages import TaskPlaced
+report(TaskPlaced(cores=request.cores, gpus=os.environ['CUDA_VISIBLE_DEVICES']))
 report('connected')
 index = name[-1]
 for ending in ('json', 'npz'):

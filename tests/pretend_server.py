@@ -79,14 +79,20 @@ def describe(request: Any, report: Any) -> None:
     else:
         size = model.image_size
     spec = VariableSpec(name="v", shape=(size,), dtype="float32", trainable=True)
-    counts = {"ns": 1_500_000_000, "kept": 1000 * size, "memory_bytes": 10**9}
-    report("variables", variables=(spec,), counts=counts)
+    report(
+        messages.ModelDescribed(
+            variables=(spec,),
+            build_ns=1_500_000_000,
+            kept_values=1000 * size,
+            memory_bytes=10**9,
+        )
+    )
 
 
 def find(request: Any, report: Any) -> None:
     files = (f"{request.root}/{request.module}", request.function, *request.arguments)
     found = FoundModel(files=files, unit=Unit.ROWS, tokens_per_example=None, has_dataset=False)
-    report("model", found=found)
+    report(found)
 
 
 def try_out(request: Any, report: Any) -> None:
@@ -98,12 +104,12 @@ def try_out(request: Any, report: Any) -> None:
         step_s=0.5,
         peak_memory_bytes=10**9,
     )
-    report("model", tried=tried)
+    report(tried)
 
 
 def prepare(request: Any, report: Any) -> None:
     Path(request.data_dir, f"prepared-{os.getppid()}").touch(exist_ok=False)
-    report("input", counts={"records": 1})
+    report(messages.InputPrepared())
 
 
 def do_nothing(request: Any, report: Any) -> None:

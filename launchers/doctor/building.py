@@ -13,7 +13,7 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers, ask_hosts
 from launchers.run.own_files import bring_copies
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import DescribeModel
+from ps_allreduce.fork_server.messages import DescribeModel, ModelDescribed
 from ps_allreduce.inspection.model_facts import trainable_parameters
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
@@ -39,12 +39,12 @@ def build_everywhere(
 
     able = servers.only(host for host in servers.clients if host not in refused)
     answers = ask_hosts(able, build, BUILD_S)
-    built = answers.of("variables")
+    built = answers.of(ModelDescribed)
     return Building(
         model=workload.model.name,
         refused=refused | answers.troubles,
-        built_s={host: event.counts["ns"] / 1e9 for host, event in built.items()},
-        parameters={host: trainable_parameters(event.variables) for host, event in built.items()},
+        built_s={host: each.build_ns / 1e9 for host, each in built.items()},
+        parameters={host: trainable_parameters(each.variables) for host, each in built.items()},
     )
 
 

@@ -28,11 +28,15 @@ from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts,
 from launchers.settings import LauncherSettings
 from launchers.site import Site
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import EndAll, Event
+from ps_allreduce.fork_server.messages import EndAll
 from ps_allreduce.inspection.questions import (
+    Answer,
     AnswerCalls,
     CheckHost,
     CountGpus,
+    GpusCounted,
+    HostState,
+    Listening,
     Peer,
     grpc_proxies,
 )
@@ -154,7 +158,7 @@ class CheckUp:
         self,
         request_for: Callable[[ForkServerClient], object],
         deadline_s: float,
-        until: str | None = None,
+        until: type[Answer] | None = None,
     ) -> Answers:
         answers = ask_hosts(self.servers, request_for, deadline_s, until)
         self.troubles = answers.troubles | self.troubles
@@ -168,8 +172,8 @@ class CheckUp:
             others = tuple(peer for peer in peers if peer.host != client.host)
             return CheckHost(peers=others, log=client.job_log("look"))
 
-        for host, event in self._ask(check, LOOK_S).of("state").items():
-            self.checks[host] = replace(self.checks[host], state=event.state)
+        for host, state in self._ask(check, LOOK_S).of(HostState).items():
+            self.checks[host] = replace(self.checks[host], state=state)
         for host, client in self.servers.reachable.clients.items():
             with self._noting_trouble(host):
                 client.send(EndAll())
@@ -188,32 +192,34 @@ class CheckUp:
             address, log = self.checks[client.host].address, client.job_log("listen")
             return AnswerCalls(address=address, name=client.ready.facts.name, log=log)
 
-        answers = self._ask(answer_calls, LISTEN_S, until="listening").of("listening")
+        answers = self._ask(answer_calls, LISTEN_S, until=Listening).of(Listening)
         return [
             Peer(
                 host=host,
                 name=self.checks[host].facts.name,
                 address=self.checks[host].address,
-                port=event.counts["port"],
+                port=listening.port,
             )
-            for host, event in answers.items()
+            for host, listening in answers.items()
         ]
 
     def _count_gpus(self) -> None:
         """As a worker sees them, whom a run shows those of its host, and as a server does."""
         workers = self._gpus(lambda client: ",".join(g.identity for g in client.ready.facts.gpus))
-        for host, event in workers.items():
-            number, problem = event.counts["gpus"], event.text
-            check = replace(self.checks[host], gpus_of_worker=number, gpu_problem=problem)
-            self.checks[host] = check
-        for host, event in self._gpus(lambda _: "").items():
-            self.checks[host] = replace(self.checks[host], gpus_of_server=event.counts["gpus"])
+        for host, of_worker in workers.items():
+            self.checks[host] = replace(
+                self.checks[host],
+                gpus_of_worker=of_worker.count,
+                gpu_problem=of_worker.problem,
+            )
+        for host, of_server in self._gpus(lambda _: "").items():
+            self.checks[host] = replace(self.checks[host], gpus_of_server=of_server.count)
 
-    def _gpus(self, visible: Callable[[ForkServerClient], str]) -> dict[str, Event]:
+    def _gpus(self, visible: Callable[[ForkServerClient], str]) -> dict[str, GpusCounted]:
         def count(client: ForkServerClient) -> CountGpus:
             return CountGpus(visible=visible(client), log=client.job_log("gpus"))
 
-        return self._ask(count, GPUS_S).of("gpus")
+        return self._ask(count, GPUS_S).of(GpusCounted)
 
     def _compare_clocks(self) -> None:
         if self.facts.one_machine:

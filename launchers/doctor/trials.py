@@ -18,8 +18,12 @@ from launchers.doctor.findings import Bursts, Sharing
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, measure_links
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import EndAll, Event
+from ps_allreduce.fork_server.messages import EndAll
 from ps_allreduce.inspection.questions import (
+    BurstsSent,
+    FilesShared,
+    Listening,
+    MatricesMultiplied,
     MultiplyMatrices,
     SendBursts,
     ShareFile,
@@ -72,8 +76,8 @@ def _multiply(servers: HostServers) -> dict[str, float]:
         lambda client: MultiplyMatrices(size=SIZE, seconds=SECONDS, log=client.job_log("multiply")),
         DEADLINE_S,
     )
-    multiplied = answers.of("multiplied")
-    return {host: OPERATIONS * 1e9 / event.counts["ns"] for host, event in multiplied.items()}
+    multiplied = answers.of(MatricesMultiplied)
+    return {host: OPERATIONS * 1e9 / each.ns for host, each in multiplied.items()}
 
 
 def measure_all_links(
@@ -159,11 +163,11 @@ def try_bursts(
             address=address, token=token, senders=len(senders), seconds=SECONDS, log=log
         )
 
-    taking = ask_hosts(servers.only([target]), take, DEADLINE_S, until="listening")
-    listening = taking.of("listening").get(target)
+    taking = ask_hosts(servers.only([target]), take, DEADLINE_S, until=Listening)
+    listening = taking.of(Listening).get(target)
     if listening is None:
         return None
-    port = listening.counts["port"]
+    port = listening.port
     answers = ask_hosts(
         servers.only(senders),
         lambda client: SendBursts(
@@ -173,15 +177,15 @@ def try_bursts(
     )
     with suppress(LaunchError):
         servers.clients[target].send(EndAll())
-    return _bursts(target, answers.of("sent")) if not answers.troubles else None
+    return _bursts(target, answers.of(BurstsSent)) if not answers.troubles else None
 
 
-def _bursts(target: str, sent: Mapping[str, Event]) -> Bursts:
-    counts = [event.counts for event in sent.values()]
+def _bursts(target: str, sent: Mapping[str, BurstsSent]) -> Bursts:
+    counters = [each.tcp for each in sent.values() if each.tcp is not None]
     return Bursts(
         target=target,
-        congestion={host: event.text for host, event in sent.items()},
-        tcp=TcpCounters.together([TcpCounters(**each) for each in counts]) if all(counts) else None,
+        congestion={host: each.congestion for host, each in sent.items()},
+        tcp=TcpCounters.together(counters) if len(counters) == len(sent) else None,
     )
 
 
@@ -199,12 +203,14 @@ def try_sharing(
             if not shared:
                 return Sharing()
             answers = _ask(servers, folder)
-            unseen = [host for host in answers.of("written") if not _is_there(folder / host)]
+            told = answers.of(FilesShared)
+            written = [host for host, each in told.items() if each.written_ns is not None]
+            unseen = [host for host in written if not _is_there(folder / host)]
     except OSError as error:
         return Sharing(refused=error.strerror or str(error))
     return Sharing(
-        unwritable=answers.troubles | {h: e.text for h, e in answers.of("unwritable").items()},
-        delays_s=_delays(answers, offsets),
+        unwritable=answers.troubles | {h: e.problem for h, e in told.items() if e.problem},
+        delays_s=_delays(told, offsets),
         unseen_here=tuple(unseen),
     )
 
@@ -249,17 +255,20 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-def _delays(answers: Answers, offsets: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def _delays(
+    told: Mapping[str, FilesShared], offsets: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
     """On one clock; what was seen at once took no time."""
     written = {
-        host: event.counts["ns"] / 1e9 - offsets.get(host, 0.0)
-        for host, event in answers.of("written").items()
+        host: each.written_ns / 1e9 - offsets.get(host, 0.0)
+        for host, each in told.items()
+        if each.written_ns is not None
     }
     return {
         reader: {
             writer: max(0.0, ns / 1e9 - offsets.get(reader, 0.0) - written[writer])
-            for writer, ns in event.counts.items()
+            for writer, ns in each.seen.items()
             if writer in written
         }
-        for reader, event in answers.of("seen").items()
+        for reader, each in told.items()
     }

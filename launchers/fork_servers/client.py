@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import select
-import signal
 import socket
 import struct
 import time
@@ -16,16 +15,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError, in_a_sentence
+from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
-from ps_allreduce.fork_server.messages import AskTime, Event, Exited, Leaving, Ready, TimeTold
+from ps_allreduce.fork_server.messages import AskTime, Leaving, Ready, TimeTold
 from ps_allreduce.model_files import PIECE_BYTES
 from ps_allreduce.record.provenance import PROGRAM, ROOT, program_digest
 
 START_DEADLINE_S = 120.0
-
-END_DEADLINE_S = 10.0
 
 ANSWER_DEADLINE_S = 30.0
 
@@ -215,25 +212,6 @@ class ForkServerClient:
             f"the fork server on {self.host} does not answer within {ANSWER_DEADLINE_S:.0f} s."
         )
 
-    def ask(self, request: object, deadline_s: float) -> Event:
-        """Have one job done and return its answer, its last event.
-
-        Raises:
-            UserError: the job found a mistake of the user's.
-            LaunchError: it failed otherwise; `TookTooLong` if it did not end by itself.
-        """
-        self.send(request)
-        answer: Event | None = None
-        for message in self._messages(deadline_s):
-            if isinstance(message, Event):
-                answer = message
-            if isinstance(message, Exited):
-                return _checked(answer, message)
-        self.send(messages.EndAll())
-        # Its end is waited for, so that it is not mistaken for that of the next job.
-        next((m for m in self._messages(END_DEADLINE_S) if isinstance(m, Exited)), None)
-        raise TookTooLong(f"{type(request).__name__} took longer than {deadline_s:.0f} s.")
-
     def _messages(self, within_s: float) -> Iterator[Any]:
         deadline = time.monotonic() + within_s
         while (left := deadline - time.monotonic()) > 0:
@@ -275,22 +253,6 @@ class ForkServerClient:
         """Cut the line, which ends the server and everything it forked."""
         self.lost = True
         self._connection.close()
-
-
-def _checked(answer: Event | None, exited: Exited) -> Event:
-    if answer is not None and answer.event == "failed":
-        raise (UserError if answer.user_error else LaunchError)(answer.text)
-    if answer is None or exited.status != 0:
-        raise LaunchError(
-            f"the process for it ({exited.name}) {_ending(exited.status)} and gave no answer."
-        )
-    return answer
-
-
-def _ending(status: int) -> str:
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
 
 
 def last_lines(path: Path, count: int = 12) -> str:

@@ -8,16 +8,17 @@ known here.
 from __future__ import annotations
 
 import secrets
+import signal
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from launchers.fork_servers.client import SILENT_S, ForkServerClient, readable
-from ps_allreduce.errors import HostFault, LaunchError
+from ps_allreduce.errors import HostFault, LaunchError, SuiteError, TookTooLong, UserError
 from ps_allreduce.fork_server.messages import (
     AskTime,
     EndAll,
@@ -25,10 +26,22 @@ from ps_allreduce.fork_server.messages import (
     Exited,
     TimeTold,
 )
-from ps_allreduce.inspection.questions import ReceiveStream, SendStream
+from ps_allreduce.inspection.questions import (
+    Answer,
+    Listening,
+    ReceiveStream,
+    SendStream,
+    StreamReceived,
+    StreamSent,
+)
 from ps_allreduce.record.records import LinkRecord
 
+A = TypeVar("A", bound=Answer)
+
 CLOCK_QUESTIONS = 7
+
+#: A job that took too long is killed; its end is told within thousandths of a second.
+END_DEADLINE_S = 10.0
 
 LINK_SECONDS = 0.4
 
@@ -85,6 +98,40 @@ class HostServers:
             with suppress(LaunchError):  # it is known as lost now, and the others get theirs
                 client.send(request)
 
+    def hear(
+        self,
+        within_s: float,
+        waiting: Callable[[], Iterable[str]],
+        take: Callable[[str, Any], object],
+        lost: Callable[[Sequence[str], LaunchError], object] | None = None,
+    ) -> bool:
+        """Listen until nothing is waited for any more; False if that takes too long.
+
+        Args:
+            waiting: the hosts that something is still expected of; others are not listened to.
+            take: told every message and its host.
+            lost: told of hosts that nothing more can be heard of; None: it is raised.
+
+        Raises:
+            HostFault: a server is gone, or what they cannot do without.
+        """
+        deadline = time.monotonic() + within_s
+        while hosts := list(waiting()):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            try:
+                heard = self.only(hosts).receive(left)
+            except LaunchError as error:
+                if lost is None:
+                    raise
+                # Without their network, none of them answers.
+                lost([host for host in hosts if self.clients[host].lost] or hosts, error)
+            else:
+                if heard is not None:
+                    take(*heard)
+        return True
+
     def give_up_silent(self, hear: Callable[[object], None]) -> list[str]:
         """Kill servers that do not answer within a few seconds; return their hosts, in order.
 
@@ -92,13 +139,14 @@ class HostServers:
             hear: is told whatever is said meanwhile.
         """
         waiting = list(self.reachable.clients)
+
+        def take(host: str, message: object) -> None:
+            hear(message)
+            if isinstance(message, TimeTold):
+                waiting.remove(host)
+
         self.send_all(AskTime())
-        deadline = time.monotonic() + SILENT_S
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            if (heard := self.receive(left)) is not None:
-                hear(heard[1])
-                if isinstance(heard[1], TimeTold):
-                    waiting.remove(heard[0])
+        self.hear(SILENT_S, lambda: waiting, take)
         for host in waiting:
             self.clients[host].give_up()
         return waiting
@@ -109,85 +157,119 @@ class Answers:
     """What the hosts answered.
 
     Attributes:
-        until: the event that answers the question; None: the end of the job does.
-        events: by host and the event's name.
-        troubles: why a host did not answer.
+        until: the answer after which no more is expected; None: the end of the job is waited for.
+        given: in their order, by host.
+        errors: why a host did not do its job; the first reason.
         waiting: the job of every host that has not answered yet.
     """
 
     servers: HostServers
-    until: str | None
-    events: dict[str, dict[str, Event]] = field(default_factory=dict)
-    troubles: dict[str, str] = field(default_factory=dict)
+    until: type[Answer] | None
+    given: dict[str, list[Answer]] = field(default_factory=dict)
+    errors: dict[str, SuiteError] = field(default_factory=dict)
     waiting: dict[str, str] = field(default_factory=dict)
 
-    def of(self, event: str) -> dict[str, Event]:
-        """The events of a name, by host."""
-        return {host: events[event] for host, events in self.events.items() if event in events}
+    def of(self, kind: type[A]) -> dict[str, A]:
+        """The answer of a kind, by host."""
+        return {
+            host: each
+            for host, all_ in self.given.items()
+            for each in all_
+            if isinstance(each, kind)
+        }
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Why a host did not do its job, in a line."""
+        return {host: str(error).splitlines()[0] for host, error in self.errors.items()}
 
     def ask(self, host: str, request: object) -> None:
         """Ask one host."""
         self.waiting[host] = type(request).__name__
-        self.events[host] = {}
+        self.given[host] = []
         try:
             self.servers.clients[host].send(request)
         except LaunchError as error:
-            self.give_up(host, error)
+            self.give_up([host], error)
 
-    def give_up(self, host: str, reason: object) -> None:
-        """No more is expected of a host; the first reason is the best."""
-        self.waiting.pop(host, None)
-        self.troubles.setdefault(host, str(reason).splitlines()[0])
+    def give_up(self, hosts: Iterable[str], error: SuiteError) -> None:
+        """No more is expected of some hosts."""
+        for host in hosts:
+            self.waiting.pop(host, None)
+            self.errors.setdefault(host, error)
 
-    def listen(self, timeout_s: float) -> None:
-        """Take in one message of those who have not answered."""
-        servers = self.servers.only(self.waiting)
-        try:
-            heard = servers.receive(timeout_s)
-        except LaunchError as error:
-            lost = servers.clients.keys() - servers.reachable.clients.keys()
-            for host in lost or servers.clients:  # without its network, none of them answers
-                self.give_up(host, error)
-        else:
-            if heard is not None:
-                self._take(*heard)
+    def hear(self, within_s: float) -> bool:
+        """Take in what those say who have not answered; False if that takes too long."""
+        return self.servers.hear(within_s, lambda: self.waiting, self._take, self.give_up)
 
     def _take(self, host: str, message: object) -> None:
+        if getattr(message, "name", None) != self.waiting[host]:
+            return
         match message:
-            case Event(name=name, event=event) if name == self.waiting[host]:
-                self.events[host][event] = message
-                if event == "failed":
-                    self.give_up(host, message.text)
-                elif event == self.until:
+            case Event(event="failed", text=text, user_error=is_mistake):
+                self.errors.setdefault(host, (UserError if is_mistake else LaunchError)(text))
+            case Answer():
+                self.given[host].append(message)
+                if self.until is not None and isinstance(message, self.until):
                     del self.waiting[host]
-            case Exited(name=name, status=status) if name == self.waiting[host]:
-                if status != 0:
-                    self.give_up(host, f"{name} ended with status {status}")
-                self.waiting.pop(host, None)
+            case Exited(status=status):
+                error = LaunchError(
+                    f"the process for it ({message.name}) {_ending(status)} and gave no answer."
+                )
+                if status != 0 or not self.given[host]:
+                    self.errors.setdefault(host, error)
+                del self.waiting[host]
 
 
 def ask_hosts(
     servers: HostServers,
     request_for: Callable[[ForkServerClient], object],
     deadline_s: float,
-    until: str | None = None,
+    until: type[Answer] | None = None,
 ) -> Answers:
     """Have a job done on every host that can still be reached, all at once.
 
     Args:
-        until: an event that answers the question; None: the job's end does.
+        until: an answer after which no more is expected; None: the job's end is waited for.
     """
     answers = Answers(servers, until)
     for host, client in servers.reachable.clients.items():
         answers.ask(host, request_for(client))
-    deadline = time.monotonic() + deadline_s
-    while answers.waiting and (left := deadline - time.monotonic()) > 0:
-        answers.listen(left)
-    for host in list(answers.waiting):
-        answers.give_up(host, f"no answer within {deadline_s:.0f} s")
-        with suppress(LaunchError):
-            servers.clients[host].send(EndAll())
+    if not answers.hear(deadline_s):
+        for host, job in answers.waiting.items():
+            late = TookTooLong(f"{job} took longer than {deadline_s:.0f} s.")
+            answers.errors.setdefault(host, late)
+            with suppress(LaunchError):
+                servers.clients[host].send(EndAll())
+        # Their ends are waited for, so that they are not mistaken for those of the next jobs.
+        answers.hear(END_DEADLINE_S)
     return answers
+
+
+def ask_each(
+    servers: HostServers,
+    request_for: Callable[[ForkServerClient], object],
+    kind: type[A],
+    deadline_s: float,
+) -> list[A]:
+    """Have a job done on every host, all at once, and return the answers in their order.
+
+    Raises:
+        UserError: a job found a mistake of the user's.
+        LaunchError: one failed otherwise; `TookTooLong` if it did not end by itself.
+    """
+    answers = ask_hosts(servers, request_for, deadline_s)
+    given = answers.of(kind)
+    for host in servers.clients:
+        if host in answers.errors:
+            raise answers.errors[host]
+    return [given[host] for host in servers.clients]
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
 
 
 def clock_offset(client: ForkServerClient) -> float:
@@ -227,63 +309,65 @@ def measure_links(
         client, address = servers.clients[target], address_of(target)
         log = client.job_log("link")
         client.send(ReceiveStream(address=address, token=token, senders=count, log=log))
-    _collect(servers, {(target, "listening") for target in senders}, seen)
+    _collect(servers, {(target, Listening) for target in senders}, seen)
     for source, target in links:
         client, address = servers.clients[source], address_of(target)
-        port, log = seen[target, "listening"]["port"], client.job_log("link")
+        port, log = seen[target, Listening].port, client.job_log("link")
         client.send(SendStream(address=address, port=port, token=token, seconds=seconds, log=log))
     _collect(servers, {end for link in links for end in _ends(*link)}, seen)
     return tuple(
         LinkRecord(
             source=source,
             target=target,
-            bits_per_s=_rate(seen[target, "received"]) / senders[target],
-            round_trip_s=seen[source, "sent"]["round_trip_ns"] / 1e9,
+            bits_per_s=_rate(seen[target, StreamReceived]) / senders[target],
+            round_trip_s=seen[source, StreamSent].round_trip_ns / 1e9,
         )
         for source, target in links
     )
 
 
-def _ends(source: str, target: str) -> Iterator[tuple[str, str]]:
+#: A kind of answer, or the name of a process, which ends.
+Heard = type[Answer] | str
+
+#: What was heard of every host.
+Seen = dict[tuple[str, Heard], Any]
+
+
+def _ends(source: str, target: str) -> Iterator[tuple[str, Heard]]:
     """What is heard when a link was measured: the results of both ends, and that they ended."""
-    yield from ((source, "sent"), (source, SendStream.__name__))
-    yield from ((target, "received"), (target, ReceiveStream.__name__))
+    yield from ((source, StreamSent), (source, SendStream.__name__))
+    yield from ((target, StreamReceived), (target, ReceiveStream.__name__))
 
 
-def _rate(received: Mapping[str, int]) -> float:
-    return received["bytes"] * 8e9 / received["ns"]
+def _rate(received: StreamReceived) -> float:
+    return received.num_bytes * 8e9 / received.ns
 
 
-#: Numbers by host and event; the end of a process counts as an event of its name.
-Seen = dict[tuple[str, str], Mapping[str, int]]
-
-
-def _collect(servers: HostServers, wanted: set[tuple[str, str]], seen: Seen) -> None:
+def _collect(servers: HostServers, wanted: set[tuple[str, Heard]], seen: Seen) -> None:
     """Take in messages until all those that are wanted have come.
 
     Raises:
         HostFault: something went wrong first; no process of the measurement is left.
     """
-    deadline = time.monotonic() + LINK_DEADLINE_S
+
+    def silent() -> list[str]:
+        missing = {host for host, _ in wanted - seen.keys()}
+        return [host for host in servers.clients if host in missing]
+
+    def take(host: str, message: object) -> None:
+        match message:
+            case Event(event="failed", text=text):
+                raise HostFault(f"the links of {host} cannot be measured: {text}")
+            case Answer():
+                seen[host, type(message)] = message
+            case Exited(name=name):
+                seen[host, name] = message
+
     try:
-        while missing := wanted - seen.keys():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                silent = {host for host, _ in missing}
-                hosts = ", ".join(host for host in servers.clients if host in silent)
-                raise HostFault(f"links cannot be measured: nothing more is heard from {hosts}.")
-            if (heard := servers.receive(left)) is not None:
-                _note(*heard, seen)
+        if not servers.hear(LINK_DEADLINE_S, silent, take):
+            raise HostFault(
+                f"links cannot be measured: nothing more is heard from {', '.join(silent())}."
+            )
     except LaunchError:
         servers.send_all(EndAll())
         raise
-
-
-def _note(host: str, message: object, seen: Seen) -> None:
-    match message:
-        case Event(event="failed", text=text):
-            raise HostFault(f"the links of {host} cannot be measured: {text}")
-        case Event(event=event, counts=counts):
-            seen[host, event] = counts
-        case Exited(name=name):
-            seen[host, name] = {}

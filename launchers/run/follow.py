@@ -23,11 +23,11 @@ from ps_allreduce.cluster import MEETING_TOKEN, TaskId, TaskType, TfConfig
 from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.fork_server.messages import (
     EndAll,
-    Event,
     FinishRun,
     PrepareRun,
     RunPrepared,
     StartTask,
+    TimeNeeded,
 )
 from ps_allreduce.point.cores import CorePlan, cores_needed, plan_cores, plan_gpus, share_machine
 from ps_allreduce.point.experiment import Experiment
@@ -125,16 +125,14 @@ def _watch(servers: HostServers, state: RunState, progress: Progress) -> Status:
     begin = time.monotonic()
     while (left := begin + state.deadline_s - time.monotonic()) > 0:
         match _take(servers, monitor, min(left, 0.5)):
-            case Event(event="needs", seconds=seconds):
+            case TimeNeeded(seconds=seconds):
                 state.give_time(time.monotonic() - begin, seconds)
         state.launcher_s[time.time()] = time.process_time()
         progress(monitor.stage)
         if monitor.is_complete:
             return Status.OK
         if monitor.has_failed:
-            end = time.monotonic() + GRACE_S
-            while (left := end - time.monotonic()) > 0:
-                _take(servers, monitor, left)
+            servers.hear(GRACE_S, lambda: servers.clients, lambda _, told: monitor.take(told))
             return Status.FAILED
     return Status.TIMED_OUT
 
@@ -162,17 +160,21 @@ def _end_tasks(servers: HostServers, state: RunState) -> None:
         with suppress(LaunchError):
             servers.give_up_silent(monitor.take)
     servers.send_all(EndAll())
-    deadline = time.monotonic() + REAP_DEADLINE_S
-    while _any_left(servers, state) and (left := deadline - time.monotonic()) > 0:
-        with suppress(LaunchError):  # one more host is lost; the others have tasks to end
-            _take(servers, monitor, left)
+    # One more host may be lost; the others have tasks to end.
+    servers.hear(
+        REAP_DEADLINE_S,
+        waiting=lambda: _hosts_with_tasks(servers, state),
+        take=lambda _, told: monitor.take(told),
+        lost=lambda *_: None,
+    )
     # What we killed ourselves is no failure, but its processor time and memory count.
     monitor.ended_by_us.update(set(monitor.exited) - ended_before)
 
 
-def _any_left(servers: HostServers, state: RunState) -> bool:
+def _hosts_with_tasks(servers: HostServers, state: RunState) -> set[str]:
+    """The hosts that can be reached and have not told the end of all their tasks."""
     hosts = {state.host_of(name) for name in state.monitor.alive}
-    return any(not servers.clients[host].lost for host in hosts)
+    return {host for host in hosts if not servers.clients[host].lost}
 
 
 def _take(servers: HostServers, monitor: RunMonitor, timeout_s: float) -> object:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import ask_each
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
@@ -24,8 +25,14 @@ from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
 from ps_allreduce.environment import has_module
 from ps_allreduce.errors import HostFault, UserError
-from ps_allreduce.fork_server.messages import DescribeModel, Event, PrepareInput
+from ps_allreduce.fork_server.messages import (
+    DescribeModel,
+    InputPrepared,
+    ModelDescribed,
+    PrepareInput,
+)
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models import Model
@@ -41,6 +48,8 @@ from ps_allreduce.tf_texts import PORT_TAKEN
 
 JOB_DEADLINE_S = 300.0
 
+A = TypeVar("A", bound=Answer)
+
 
 class HostsLauncher:
     """Runs experiments on the hosts of a site, one at a time.
@@ -52,7 +61,7 @@ class HostsLauncher:
         self._site = site
         self._data_dir = data_dir
         self._mixed_hosts = mixed_hosts
-        self._described: dict[Model, Event] = {}
+        self._described: dict[Model, ModelDescribed] = {}
         self._facts: dict[str, HostFacts] = {}
         self._stack = ExitStack()
 
@@ -100,9 +109,8 @@ class HostsLauncher:
         if not self._site.is_emulating:
             plan_cores(experiment, placed, self._site.cores())
         if (described := self._described.get(experiment.workload.model)) is not None:
-            kept, memory_bytes = described.counts["kept"], described.counts["memory_bytes"]
             together = most_together(placed, one_machine=self._site.one_machine)
-            refuse_large_batch(experiment, together, kept, memory_bytes)
+            refuse_large_batch(experiment, together, described.kept_values, described.memory_bytes)
         if experiment.interface is None and experiment.resources.device is Device.CPU:
             return
         facts = self._look()
@@ -144,6 +152,7 @@ class HostsLauncher:
         """The model's variables in creation order; it is built once."""
         if workload.model not in self._described:
             (answer,) = self._ask(
+                ModelDescribed,
                 lambda client: DescribeModel(
                     workload=workload,
                     data_dir=str(self._data_dir),
@@ -164,6 +173,7 @@ class HostsLauncher:
             HostFault: a host refuses the files.
         """
         self._ask(
+            InputPrepared,
             lambda client: PrepareInput(
                 workload=workload,
                 data_dir=str(self._data_dir),
@@ -183,7 +193,8 @@ class HostsLauncher:
             TookTooLong: its function does not return.
             LaunchError: its process ended.
         """
-        (answer,) = self._ask(
+        (found,) = self._ask(
+            FoundModel,
             lambda client: FindModel(
                 root=str(root),
                 module=module,
@@ -193,8 +204,7 @@ class HostsLauncher:
             ),
             deadline_s=deadline_s,
         )
-        assert answer.found is not None
-        return answer.found
+        return found
 
     def try_model(self, workload: Workload, deadline_s: float) -> TriedModel:
         """Build a user's own model from the copies of its files, and make steps with one worker.
@@ -204,31 +214,31 @@ class HostsLauncher:
             TookTooLong: a step does not end.
             LaunchError: its process ended.
         """
-        (answer,) = self._ask(
+        (tried,) = self._ask(
+            TriedModel,
             lambda client: TryModel(
                 workload=workload, data_dir=str(self._data_dir), log=client.job_log("try")
             ),
             deadline_s=deadline_s,
         )
-        assert answer.tried is not None
-        return answer.tried
+        return tried
 
     def _ask(
         self,
+        kind: type[A],
         request_for: Callable[[ForkServerClient], object],
         *,
         model: Model | None = None,
         everywhere: bool = False,
         deadline_s: float = JOB_DEADLINE_S,
-    ) -> list[Event]:
+    ) -> list[A]:
         """Have a job done on the first host, or on every one, with the files of a model there."""
         hosts = self._site.hosts if everywhere else self._site.hosts[:1]
         with self._site.servers(dict.fromkeys(hosts, 1), None) as servers:
-            clients = servers.clients.values()
             if isinstance(model, OwnModel) and not self._site.shares_files:
-                for client in clients:
+                for client in servers.clients.values():
                     bring_copies(client, model, self._data_dir)
-            return [client.ask(request_for(client), deadline_s) for client in clients]
+            return ask_each(servers, request_for, kind, deadline_s)
 
     def launch(
         self,

@@ -14,7 +14,15 @@ from pathlib import Path
 from launchers.run.traffic import Stream
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import HostFault, LaunchError, in_a_sentence
-from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
+from ps_allreduce.fork_server.messages import (
+    Event,
+    Exited,
+    Sampled,
+    Started,
+    StartTask,
+    TaskPlaced,
+)
+from ps_allreduce.inspection.questions import Listening, TrafficCarried
 from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed
@@ -55,12 +63,13 @@ class RunMonitor:
         ended_by_us: tasks that the launcher killed when the run was over.
         lost_contact: why nothing more can be heard of the tasks, if so.
         streams: background traffic; its processes go on as servers do.
-        traffic: what its receivers have told, by their names.
+        ports: at which its receivers listen, by their names,
+        traffic: and what has come there.
     """
 
     tasks: Sequence[TaskId]
     drivers: Sequence[TaskId]
-    placed: dict[str, Event] = field(default_factory=dict)
+    placed: dict[str, TaskPlaced] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
     exited: dict[str, Exited] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -69,7 +78,8 @@ class RunMonitor:
     ended_by_us: set[str] = field(default_factory=set)
     lost_contact: str = ""
     streams: Sequence[Stream] = ()
-    traffic: dict[str, list[Event]] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+    traffic: dict[str, list[TrafficCarried]] = field(default_factory=dict)
 
     def take(self, message: object) -> None:
         """Note a message of a fork server."""
@@ -79,16 +89,16 @@ class RunMonitor:
                 self.pids[name] = pid
             case Exited(name=name) if name in names:
                 self.exited[name] = message
-            case Event(name=name, event="placed") if name in names:
+            case TaskPlaced(name=name) if name in names:
                 self.placed[name] = message
             case Event(name=name, event="stopped") if name in names:
                 self.stopped.add(name)
             case Event(name=name, event="continued") if name in names:
                 self.stopped.discard(name)
-            case Event(name=name, event="listening" | "carried") if name in names:
+            case Listening(name=name, port=port) if name in names:
+                self.ports[name] = port
+            case TrafficCarried(name=name) if name in names:
                 self.traffic.setdefault(name, []).append(message)
-            case Event(event="needs"):
-                pass  # whoever watches the clock hears it
             case Event(name=name) if name in names:
                 self.events.append(message)
             case Sampled(sample=sample):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from launchers.fork_servers.host_servers import HostServers
 from launchers.site import Site
 from ps_allreduce.errors import HostFault, LaunchError
-from ps_allreduce.fork_server.messages import Event
-from ps_allreduce.inspection.questions import ReceiveTraffic, SendTraffic
+from ps_allreduce.inspection.questions import ReceiveTraffic, SendTraffic, TrafficCarried
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import render_rate
 from ps_allreduce.record.records import TrafficRecord
@@ -76,13 +75,12 @@ def start_traffic(servers: HostServers, site: Site, monitor: RunMonitor) -> floa
         client.send(request)
     _hear_until_listening(servers, monitor)
     for stream in monitor.streams:
-        (listening, *_) = monitor.traffic[stream.receiver]
         client = servers.clients[stream.source]
         client.send(
             SendTraffic(
                 task=stream.sender,
                 address=address_of[stream.target],
-                port=listening.counts["port"],
+                port=monitor.ports[stream.receiver],
                 bits_per_s=stream.bits_per_s,
                 log=client.job_log("traffic-sender"),
             )
@@ -91,15 +89,19 @@ def start_traffic(servers: HostServers, site: Site, monitor: RunMonitor) -> floa
 
 
 def _hear_until_listening(servers: HostServers, monitor: RunMonitor) -> None:
-    deadline = time.monotonic() + START_DEADLINE_S
-    while missing := {stream.receiver for stream in monitor.streams} - monitor.traffic.keys():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise HostFault(f"background traffic cannot be started: no {min(missing)}.")
-        if (heard := servers.receive(left)) is not None:
-            monitor.take(heard[1])
+    def missing() -> dict[str, str]:
+        """The hosts of receivers that are not there yet, with one of these each."""
+        named = sorted(monitor.streams, key=lambda stream: stream.receiver, reverse=True)
+        return {s.target: s.receiver for s in named if s.receiver not in monitor.ports}
+
+    def take(_: str, message: object) -> None:
+        monitor.take(message)
         if monitor.has_failed:
             raise LaunchError(f"{monitor.culprit()[1]}.")
+
+    if not servers.hear(START_DEADLINE_S, missing, take):
+        late = min(missing().values())
+        raise HostFault(f"background traffic cannot be started: no {late}.")
 
 
 def traffic_records(monitor: RunMonitor, window: tuple[float, float]) -> tuple[TrafficRecord, ...]:
@@ -115,9 +117,9 @@ def traffic_records(monitor: RunMonitor, window: tuple[float, float]) -> tuple[T
     )
 
 
-def _rate(events: Sequence[Event], window: tuple[float, float]) -> float | None:
+def _rate(reports: Sequence[TrafficCarried], window: tuple[float, float]) -> float | None:
     """From the last report before the window to the first after it; None with too few."""
-    marks = [(event.time, event.counts["bytes"]) for event in events if event.event == "carried"]
+    marks = [(report.time, report.num_bytes) for report in reports]
     before = [mark for mark in marks if mark[0] <= window[0]][-1:]
     after = [mark for mark in marks if mark[0] >= window[1]][:1]
     around = [*before, *(mark for mark in marks if window[0] < mark[0] < window[1]), *after]

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import psutil
 from ps_allreduce.errors import SHORTAGES, HostFault, InputDataError, SuiteError, UserError
 from ps_allreduce.fork_server.line import send_all
 from ps_allreduce.fork_server.messages import Event, encode
+from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.process import ENDING, signal_when_parent_ends
 from ps_allreduce.tf_texts import ALLOCATOR, OUT_OF_MEMORY, TENSOR, essence
 
@@ -54,9 +55,14 @@ class Reporter:
     name: str
     descriptor: int
 
-    def __call__(self, event: str, **details: Any) -> None:
-        """Send one event with the present time."""
-        message = Event(name=self.name, event=event, time=time.time(), **details)
+    def __call__(self, told: str | Answer, **details: Any) -> None:
+        """Send an answer, or an event and its details, with the present time."""
+        sent: Any = {"name": self.name, "time": time.time()}
+        message = (
+            replace(told, **sent)
+            if isinstance(told, Answer)
+            else Event(event=told, **sent, **details)
+        )
         send_all(self.descriptor, encode(message))
 
 

@@ -11,7 +11,13 @@ import socket
 import time
 from contextlib import suppress
 
-from ps_allreduce.inspection.questions import ReceiveTraffic, Report, SendTraffic
+from ps_allreduce.inspection.questions import (
+    Listening,
+    ReceiveTraffic,
+    Report,
+    SendTraffic,
+    TrafficCarried,
+)
 
 #: Bytes of a datagram, which with its headers fills an Ethernet packet.
 PAYLOAD = 1472
@@ -34,19 +40,19 @@ REPORT_S = 0.5
 
 
 def receive_traffic(request: ReceiveTraffic, report: Report) -> None:
-    """Report `listening` with the port, then twice a second the bytes `carried` so far."""
+    """Report the port, then twice a second what has come so far."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         receiver.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
         receiver.bind((request.address, 0))
         receiver.settimeout(REPORT_S)
-        report("listening", counts={"port": receiver.getsockname()[1]})
+        report(Listening(port=receiver.getsockname()[1]))
         buffer, total, due = bytearray(1 << 16), 0, time.monotonic()
         while True:
             with suppress(TimeoutError):
                 total += receiver.recv_into(buffer)
             if time.monotonic() >= due:
-                report("carried", counts={"bytes": total})
+                report(TrafficCarried(num_bytes=total))
                 due = time.monotonic() + REPORT_S
 
 

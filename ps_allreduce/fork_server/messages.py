@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 5.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 6.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
@@ -23,7 +23,7 @@ from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Sample
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 5
+VERSION = 6
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
@@ -57,6 +57,26 @@ class StartTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlaced(questions.Answer):
+    """What a task was really given.
+
+    Attributes:
+        settings: variables that change computation, and Keras's data layout.
+    """
+
+    cores: tuple[int, ...] = ()
+    gpus: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeNeeded(questions.Answer):
+    """How long a task needs from now on at least."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeModel:
     """Fork a process that builds a model and reports its variables in creation order."""
 
@@ -66,12 +86,34 @@ class DescribeModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDescribed(questions.Answer):
+    """A model that was built.
+
+    Attributes:
+        variables: in creation order.
+        build_ns: how long it took to build.
+        kept_values: how many numbers a step keeps of an example, at least.
+        memory_bytes: of the host.
+    """
+
+    variables: tuple[VariableSpec, ...]
+    build_ns: int
+    kept_values: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareInput:
     """Fork a process that makes the digits if they are the input, and checks the input's files."""
 
     workload: Workload
     data_dir: str
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPrepared(questions.Answer):
+    """The files are there and can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,24 +206,11 @@ class Event:
     """A task has got somewhere.
 
     Attributes:
-        event: `placed`, `connected`, `built`, `phase:<name>`, `needs`, `variables`, `input`,
-            `listening`, `received`, `sent`, `carried`, `state`, `unwritable`, `written`, `seen`,
-            `gpus`, `multiplied`, `model`, `done`, `failed`, `stopped` or `continued`.
+        event: `connected`, `built`, `phase:<name>`, `done`, `failed`, `stopped` or `continued`.
         time: seconds since the epoch.
-        text: a reason, for `failed` and `unwritable`, and for fewer `gpus` than there should be;
-            the congestion control of a connection whose bursts were `sent`.
+        text: a reason, for `failed`.
         user_error: the failure is the user's mistake.
         host_fault: the failure is a fault of the host.
-        variables: the answer to `DescribeModel`.
-        counts: for `variables` how long the model took to build (ns), how many numbers a step keeps
-            of an example, at least, and the memory of the host (bytes); the answer to
-            `PrepareInput` (records), `ReceiveStream` and `SendStream`, the bytes `carried` so far,
-            and to what a check-up asks for; of bursts, the fields of `TcpCounters`.
-        state: the answer to `CheckHost`.
-        found, tried: the answers to `FindModel` and `TryModel`.
-        cores, gpus, settings: what a task was really given, for `placed`; `settings` are variables
-            that change computation, and Keras's data layout.
-        seconds: how long a task needs from now on at least, for `needs`.
     """
 
     name: str
@@ -190,15 +219,6 @@ class Event:
     text: str = ""
     user_error: bool = False
     host_fault: bool = False
-    variables: tuple[VariableSpec, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    state: questions.HostState | None = None
-    found: FoundModel | None = None
-    tried: TriedModel | None = None
-    cores: tuple[int, ...] = ()
-    gpus: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,21 +243,36 @@ MESSAGES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         StartTask,
+        TaskPlaced,
+        TimeNeeded,
         DescribeModel,
+        ModelDescribed,
         FindModel,
+        FoundModel,
         TryModel,
+        TriedModel,
         PrepareInput,
+        InputPrepared,
+        questions.Listening,
         questions.ReceiveStream,
+        questions.StreamReceived,
         questions.SendStream,
+        questions.StreamSent,
         questions.TakeBursts,
         questions.SendBursts,
+        questions.BurstsSent,
         questions.ReceiveTraffic,
+        questions.TrafficCarried,
         questions.SendTraffic,
         questions.AnswerCalls,
         questions.CheckHost,
+        questions.HostState,
         questions.ShareFile,
+        questions.FilesShared,
         questions.CountGpus,
+        questions.GpusCounted,
         questions.MultiplyMatrices,
+        questions.MatricesMultiplied,
         PrepareRun,
         RunPrepared,
         file_messages.ReadFile,

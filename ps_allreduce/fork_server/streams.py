@@ -19,7 +19,14 @@ import numpy as np
 
 from ps_allreduce.entrance import accept_known
 from ps_allreduce.errors import HostFault
-from ps_allreduce.inspection.questions import ReceiveStream, Report, SendStream
+from ps_allreduce.inspection.questions import (
+    Listening,
+    ReceiveStream,
+    Report,
+    SendStream,
+    StreamReceived,
+    StreamSent,
+)
 
 CHUNK = 1 << 20
 
@@ -49,19 +56,18 @@ Marks = Sequence[tuple[int, int]]
 def receive_stream(request: ReceiveStream, report: Report) -> None:
     """Listen at an address, answer single bytes of senders, then take in the streams that follow.
 
-    Reports `listening` with the port, then `received` with bytes and nanoseconds whose quotient is
-    the rate of all streams together (`fast_part`).
+    Reports the port, then the rate of all streams together (`fast_part`).
     """
     with ExitStack() as stack:
         place = (request.address, 0)
         server = stack.enter_context(socket.create_server(place, backlog=request.senders))
-        report("listening", counts={"port": server.getsockname()[1]})
+        report(Listening(port=server.getsockname()[1]))
         senders = accept_known(server, request.senders, request.token, 2 * CONNECT_TIMEOUT_S)
         for sender in senders:
             stack.enter_context(sender)
         pool = stack.enter_context(ThreadPoolExecutor(request.senders))
         num_bytes, duration_ns = fast_part(together(list(pool.map(_take_in, senders))))
-    report("received", counts={"bytes": num_bytes, "ns": duration_ns})
+    report(StreamReceived(num_bytes=num_bytes, ns=duration_ns))
 
 
 def together(streams: Sequence[Marks]) -> Marks:
@@ -129,7 +135,7 @@ def _exactly_one(connection: socket.socket) -> bytes:
 
 
 def send_stream(request: SendStream, report: Report) -> None:
-    """Send to `receive_stream` for some seconds; report `sent` with the median round trip."""
+    """Send to `receive_stream` for some seconds; report the median round trip."""
     place = (request.address, request.port)
     with (
         _silence_explained(),
@@ -142,7 +148,7 @@ def send_stream(request: SendStream, report: Report) -> None:
         end = time.monotonic() + request.seconds
         while time.monotonic() < end:
             connection.sendall(content)
-    report("sent", counts={"round_trip_ns": int(statistics.median(trips))})
+    report(StreamSent(round_trip_ns=int(statistics.median(trips))))
 
 
 def _round_trip_ns(connection: socket.socket) -> int:

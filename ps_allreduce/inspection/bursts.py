@@ -10,11 +10,10 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
 
 from ps_allreduce.entrance import accept_known
 from ps_allreduce.inspection.facts import look_at_tcp
-from ps_allreduce.inspection.questions import Report, SendBursts, TakeBursts
+from ps_allreduce.inspection.questions import BurstsSent, Listening, Report, SendBursts, TakeBursts
 
 #: What a host sends at once: two messages of the size in which gradients travel by default.
 BURST_BYTES = 1_000_000
@@ -31,12 +30,12 @@ NAME_BYTES = 16
 
 
 def take_bursts(request: TakeBursts, report: Report) -> None:
-    """Report `listening` with the port; then have all senders send at once, again and again."""
+    """Report the port; then have all senders send at once, again and again."""
     with ExitStack() as stack:
         server = stack.enter_context(
             socket.create_server((request.address, 0), backlog=request.senders)
         )
-        report("listening", counts={"port": server.getsockname()[1]})
+        report(Listening(port=server.getsockname()[1]))
         senders = accept_known(server, request.senders, request.token, CONNECT_TIMEOUT_S)
         for sender in senders:
             stack.enter_context(sender)
@@ -59,7 +58,7 @@ def _take_burst(connection: socket.socket) -> None:
 
 
 def send_bursts(request: SendBursts, report: Report) -> None:
-    """Send a burst for every byte that comes; report `sent` with what this host's TCP counted."""
+    """Send a burst for every byte that comes; report what this host's TCP counted."""
     before, place = look_at_tcp(), (request.address, request.port)
     with socket.create_connection(place, timeout=CONNECT_TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,4 +70,4 @@ def send_bursts(request: SendBursts, report: Report) -> None:
         name = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, NAME_BYTES)
     after = look_at_tcp()
     sent = after.since(before) if after and before else None
-    report("sent", text=name.rstrip(b"\0").decode(), counts=asdict(sent) if sent else {})
+    report(BurstsSent(congestion=name.rstrip(b"\0").decode(), tcp=sent))

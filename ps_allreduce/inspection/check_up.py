@@ -43,7 +43,7 @@ def answer_calls(request: questions.AnswerCalls, report: questions.Report) -> No
     except OSError as error:
         raise LaunchError(f"cannot listen at {request.address} ({error.strerror}).") from error
     with server:
-        report("listening", counts={"port": server.getsockname()[1]})
+        report(questions.Listening(port=server.getsockname()[1]))
         while True:
             connection, _ = server.accept()
             with connection, suppress(OSError):
@@ -52,7 +52,7 @@ def answer_calls(request: questions.AnswerCalls, report: questions.Report) -> No
 
 def check_host(request: questions.CheckHost, report: questions.Report) -> None:
     """Look at this host, and from here at the others."""
-    report("state", state=find_state(request.peers))
+    report(find_state(request.peers))
 
 
 def share_file(request: questions.ShareFile, report: questions.Report) -> None:
@@ -63,15 +63,12 @@ def share_file(request: questions.ShareFile, report: questions.Report) -> None:
         _holds(folder / other, other)
     time.sleep(PAUSE_S)
     problem = _write(folder / request.own, request.own, deadline)
-    if problem:
-        report("unwritable", text=problem)
-    else:
-        report("written", counts={"ns": time.time_ns()})
+    written_ns = None if problem else time.time_ns()
     seen: dict[str, int] = {}
     while (missing := set(request.others) - seen.keys()) and time.monotonic() < deadline:
         seen |= {other: time.time_ns() for other in missing if _holds(folder / other, other)}
         time.sleep(POLL_S)
-    report("seen", counts=seen)
+    report(questions.FilesShared(written_ns=written_ns, problem=problem, seen=seen))
 
 
 def _write(path: Path, content: str, deadline: float) -> str:
@@ -97,7 +94,7 @@ def count_gpus(request: questions.CountGpus, report: questions.Report) -> None:
     """Count the GPUs that CUDA shows a process with such an environment."""
     os.environ["CUDA_VISIBLE_DEVICES"] = request.visible
     count, problem = ask_cuda(ctypes.CDLL)
-    report("gpus", counts={"gpus": count}, text=problem)
+    report(questions.GpusCounted(count=count, problem=problem))
 
 
 def ask_cuda(load: Callable[[str], Any]) -> tuple[int, str]:
@@ -124,7 +121,7 @@ def multiply(request: questions.MultiplyMatrices, report: questions.Report) -> N
         begin = time.perf_counter_ns()
         np.matmul(matrix, matrix, out=product)
         durations.append(time.perf_counter_ns() - begin)
-    report("multiplied", counts={"ns": int(statistics.median(durations))})
+    report(questions.MatricesMultiplied(ns=int(statistics.median(durations))))
 
 
 #: What is done, by the kind of request.

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import VariableSpec
@@ -36,7 +37,7 @@ class FindModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundModel:
+class FoundModel(Answer):
     """What the module is.
 
     Attributes:
@@ -60,7 +61,7 @@ class TryModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriedModel:
+class TriedModel(Answer):
     """What a step showed.
 
     Attributes:

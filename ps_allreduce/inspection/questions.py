@@ -9,12 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-#: How a job tells the launcher where it is: the name of an event, and keywords of `Event`.
-Report = Callable[..., None]
+from ps_allreduce.record.hosts import TcpCounters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a forked process has found out.
+
+    Attributes:
+        name: of the process: its task, or the kind of request; it is set where it is sent,
+        time: as is this, in seconds since the epoch.
+    """
+
+    name: str = field(default="", compare=False)
+    time: float = field(default=0.0, compare=False)
+
+
+#: How a job tells the launcher how far it is, in a word, or what it has found out.
+Report = Callable[[str | Answer], None]
 
 #: Variables that gRPC takes a proxy from, the first that is set.  It ignores names in capitals.
 #: Source: grpc, doc/environment_variables.md.
 PROXY_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening(Answer):
+    """Others can call at a port: of a stream, bursts, traffic or calls."""
+
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +55,14 @@ class ReceiveStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReceived(Answer):
+    """Bytes and nanoseconds whose quotient is the rate of all streams together."""
+
+    num_bytes: int
+    ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendStream:
     """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
 
@@ -40,6 +71,13 @@ class SendStream:
     token: str
     seconds: float
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSent(Answer):
+    """The median time that a byte took there and back."""
+
+    round_trip_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +106,14 @@ class SendBursts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BurstsSent(Answer):
+    """What a sender's TCP counted meanwhile; None if it cannot be asked."""
+
+    congestion: str
+    tcp: TcpCounters | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveTraffic:
     """Fork a process that takes in background traffic until it is ended.
 
@@ -78,6 +124,13 @@ class ReceiveTraffic:
     task: str
     address: str
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficCarried(Answer):
+    """Bytes that a receiver has taken in so far."""
+
+    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +199,33 @@ class ShareFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesShared(Answer):
+    """When a host wrote its file, and saw those of others: nanoseconds of its clock.
+
+    Attributes:
+        problem: why it could not write its own; empty if it could.
+        seen: by the host whose file it is.
+    """
+
+    written_ns: int | None = None
+    problem: str = ""
+    seen: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountGpus:
     """Fork a process that counts the GPUs that CUDA shows it; CUDA_VISIBLE_DEVICES is `visible`."""
 
     visible: str
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusCounted(Answer):
+    """How many there are, and why there are not more; empty if nothing is wrong."""
+
+    count: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +235,13 @@ class MultiplyMatrices:
     size: int
     seconds: float
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatricesMultiplied(Answer):
+    """The median time of one product."""
+
+    ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +279,7 @@ class TemporaryFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostState:
+class HostState(Answer):
     """What a host finds when it looks at itself and at the others.
 
     Attributes:

@@ -82,7 +82,7 @@ def find_model(request: FindModel, report: Report) -> None:
         tokens_per_example=_length_of(specs) if unit is Unit.TOKENS else None,
         has_dataset=user.dataset is not None,
     )
-    report("model", found=found)
+    report(found)
 
 
 def _input_specs(user: UserModel, root: Path) -> list[tf.TensorSpec]:
@@ -125,7 +125,7 @@ def try_model(request: TryModel, report: Report) -> None:
         step_s=step_s,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
-    report("model", tried=tried)
+    report(tried)
 
 
 def _time_steps(worker: LocalWorker) -> float:
@@ -214,27 +214,35 @@ def take_place(request: messages.StartTask, report: Reporter) -> None:
     cores = tuple(sorted(os.sched_getaffinity(0)))
     settings = computing(os.environ) | {"data_layout": keras.config.image_data_format()}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
-    report("placed", cores=cores, gpus=visible, settings=settings)
+    report(messages.TaskPlaced(cores=cores, gpus=visible, settings=settings))
 
 
 def describe_model(request: messages.DescribeModel, report: Reporter) -> None:
-    """Report a model's variables in creation order, and what else `messages.Event` tells of it."""
+    """Report a model's variables in creation order, and what else is asked of it."""
     begin = time.monotonic_ns()
     model = build_model(request.workload, Path(request.data_dir))
     took = time.monotonic_ns() - begin
-    counts = {"ns": took, "kept": model.kept_values(), "memory_bytes": usable_memory()}
-    report("variables", variables=model.variables, counts=counts)
+    report(
+        messages.ModelDescribed(
+            variables=model.variables,
+            build_ns=took,
+            kept_values=model.kept_values(),
+            memory_bytes=usable_memory(),
+        )
+    )
 
 
 def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
     """Make the digits if they are the input, and check that the files can be read."""
     data, data_dir = request.workload.data, Path(request.data_dir)
-    if isinstance(data, Synthetic | OwnDataset):
-        report("input", counts={})
-        return
     if isinstance(data, ImageFiles):
-        report("input", counts={"images": write_list(data, data_dir)})
-        return
+        write_list(data, data_dir)
+    elif not isinstance(data, Synthetic | OwnDataset):
+        _check_records(data, data_dir)
+    report(messages.InputPrepared())
+
+
+def _check_records(data: Digits | RecordFiles, data_dir: Path) -> None:
     if isinstance(data, Digits):
         write_digits(data_dir)
     else:
@@ -245,7 +253,6 @@ def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
             f"the files in {data.path} hold {count} records, and data_set.json beside them tells "
             f"of {data.num_records}: convert the data again."
         )
-    report("input", counts={"records": count})
 
 
 def _see_unchanged(data: RecordFiles) -> None:

@@ -23,7 +23,7 @@ from ps_allreduce.backends.stock.backends import serve_stock
 from ps_allreduce.backends.worker_step import RowLayout
 from ps_allreduce.cluster import TaskId, TaskType, TfConfig
 from ps_allreduce.exchange.servers import make_server
-from ps_allreduce.fork_server.messages import StartTask
+from ps_allreduce.fork_server.messages import StartTask, TimeNeeded
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import SETTLED_STEPS, Measurement, RecordingComparison
@@ -140,7 +140,7 @@ def _measure(
     around = Surroundings(
         clock=time.monotonic,
         progress=progress,
-        expect=lambda seconds: report("needs", seconds=seconds),
+        expect=lambda seconds: report(TimeNeeded(seconds=seconds)),
         ends=RowLayout.ends,
         num_workers=experiment.num_workers,
         meet=experiment.num_workers == 1 or experiment.strategy.communicates(),

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import surroundings
 from experiments.surroundings import source_state
-from launchers.processes import Answer
+from launchers.processes import CommandAnswer
 from ps_allreduce.record.provenance import source_digest
 
 
@@ -18,9 +18,9 @@ def answers(
 ) -> None:
     """Let git say which commit is checked out and what has changed."""
 
-    def run_quietly(words: Sequence[str], timeout_s: float) -> Answer | None:
+    def run_quietly(words: Sequence[str], timeout_s: float) -> CommandAnswer | None:
         answer = head if "rev-parse" in words else changes
-        return answer and Answer(status=answer[0], out=answer[1], err="")
+        return answer and CommandAnswer(status=answer[0], out=answer[1], err="")
 
     monkeypatch.setattr(surroundings, "run_quietly", run_quietly)
 

@@ -8,12 +8,12 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from ps_allreduce.fork_server.messages import Event
-from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TryModel
+from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel, Unit
@@ -205,10 +205,13 @@ def copied(data_dir: Path) -> None:
     shutil.copy(MODULE, folder)
 
 
-def _answer(launcher: LocalLauncher, make: Callable[[str], object]) -> Event:
+A = TypeVar("A", bound=Answer)
+
+
+def _answer(launcher: LocalLauncher, kind: type[A], make: Callable[[str], object]) -> A:
     """Of a job that a fork server does; `make` gets the path of a log."""
-    (event,) = launcher._ask(lambda client: make(client.job_log("job")))
-    return event
+    (answer,) = launcher._ask(kind, lambda client: make(client.job_log("job")))
+    return answer
 
 
 @pytest.mark.usefixtures("copied")
@@ -217,7 +220,7 @@ def test_a_module_is_found(launcher: LocalLauncher) -> None:
         root = str(MODULE.parent)
         return FindModel(root=root, module=MODULE.stem, function="attention", log=log)
 
-    assert _answer(launcher, find).found == FoundModel(
+    assert _answer(launcher, FoundModel, find) == FoundModel(
         files=("model_kinds.py",), unit=Unit.TOKENS, tokens_per_example=7, has_dataset=True
     )
 
@@ -226,9 +229,10 @@ def test_a_module_is_found(launcher: LocalLauncher) -> None:
 def test_a_model_is_tried(launcher: LocalLauncher, data_dir: Path) -> None:
     workload = _workload("asks_for_much", Synthetic(), Momentum())
     tried = _answer(
-        launcher, lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log)
-    ).tried
-    assert tried is not None
+        launcher,
+        TriedModel,
+        lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log),
+    )
     assert (tried.optimizer, tried.precision) == (Adam(learning_rate=0.002), Precision.FLOAT32)
     assert tried.notes == (
         "without your clipnorm 1.0",
@@ -249,17 +253,19 @@ def test_a_saved_model_is_found_and_tried(
     (folder / "mine.keras").write_bytes(base64.b64decode(told["saved"]))
     found = _answer(
         launcher,
+        FoundModel,
         lambda log: FindModel(root=str(folder), module="mine.keras", function="", log=log),
-    ).found
+    )
     assert found == FoundModel(
         files=("mine.keras",), unit=Unit.ROWS, tokens_per_example=None, has_dataset=False
     )
     model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
     workload = Workload(model=model, batch_per_worker=4)
     tried = _answer(
-        launcher, lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log)
-    ).tried
-    assert tried is not None
+        launcher,
+        TriedModel,
+        lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log),
+    )
     assert len([spec for spec in tried.variables if spec.trainable]) == 6
 
 

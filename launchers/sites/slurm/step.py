@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launchers.processes import Answer, run_quietly
+from launchers.processes import CommandAnswer, run_quietly
 from launchers.sites.slurm.hostlist import render_hostlist
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.scratch import scratch_folder
@@ -133,12 +133,12 @@ class NodeCopy:
     def _on_every_node(self, *command: str) -> None:
         _expect(self._run(SPREAD_S, *command), command[0])
 
-    def _run(self, within_s: float, *command: str) -> Answer | None:
+    def _run(self, within_s: float, *command: str) -> CommandAnswer | None:
         words = step_words(dict.fromkeys(self._hosts, 1), "/tmp", command)
         return run_quietly(words, within_s, step_environment(os.environ))
 
 
-def _expect(answer: Answer | None, what: str) -> None:
+def _expect(answer: CommandAnswer | None, what: str) -> None:
     if answer is None or answer.status != 0:
         said = "no answer" if answer is None else " ".join(answer.err.split())[-300:]
         raise LaunchError(f"the packages could not be copied to the nodes ({what}: {said}).")

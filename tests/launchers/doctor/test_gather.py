@@ -24,7 +24,7 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers, ask_hosts, measure_links
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
-from ps_allreduce.inspection.questions import CountGpus
+from ps_allreduce.inspection.questions import CountGpus, GpusCounted
 from ps_allreduce.record.records import LinkRecord
 from tests.cluster import ADDRESSES, Cluster
 from tests.examples import fast
@@ -165,7 +165,10 @@ def test_a_host_that_leaves_no_file_is_missed_by_the_others(
     monkeypatch.setattr(trials, "WITHIN_S", 0.5)
     words = {"n10": FAKE_SERVER, "n1": fake_server("--job", "ShareFile", "do_nothing")}
     facts = examined(Cluster(words), tmp_path)
-    assert "n10 does not see the file of n1" in troubled(facts)["RESULTS"]
+    assert (
+        "n1 cannot write there (the process for it (ShareFile) ended with status 0"
+        in troubled(facts)["RESULTS"]
+    )
 
 
 @pytest.fixture
@@ -180,11 +183,11 @@ def test_who_does_not_answer_in_time_is_left_behind(hanging: HostServers) -> Non
         return CountGpus(visible="", log=client.job_log("gpus"))
 
     answers = ask_hosts(hanging, count, 2.0)
-    assert list(answers.of("gpus")) == ["n10"]
-    assert answers.troubles == {"n1": "no answer within 2 s"}
+    assert list(answers.of(GpusCounted)) == ["n10"]
+    assert answers.troubles == {"n1": "CountGpus took longer than 2 s."}
     # What hung was ended, and is not mistaken for the next one.
     answers = ask_hosts(hanging, count, 1.0)
-    assert list(answers.of("gpus")) == ["n10"]
+    assert list(answers.of(GpusCounted)) == ["n10"]
 
 
 @fast

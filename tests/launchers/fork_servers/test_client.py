@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import psutil
 import pytest
@@ -21,10 +21,16 @@ import pytest
 from launchers.fork_servers import client as client_module
 from launchers.fork_servers import host_servers
 from launchers.fork_servers.client import ForkServerClient, last_lines, readable
-from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
-from launchers.processes import Answer, fork_server_environment, run_quietly, start_with_socket
-from ps_allreduce.errors import LaunchError, UserError
+from launchers.fork_servers.host_servers import HostServers, ask_each, clock_offset, measure_links
+from launchers.processes import (
+    CommandAnswer,
+    fork_server_environment,
+    run_quietly,
+    start_with_socket,
+)
+from ps_allreduce.errors import LaunchError, TookTooLong, UserError
 from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Started, TimeTold
+from ps_allreduce.inspection.questions import Listening
 from tests.cluster import ADDRESSES
 from tests.pretend import FAKE_SERVER, fake_server, fake_task
 from tests.talk import ENDLESS, assert_gone, serving
@@ -50,41 +56,56 @@ def test_a_server_says_what_it_is_before_it_is_asked(
             _ = unready.ready
 
 
-def test_an_answer_is_handed_out(client: ForkServerClient, tmp_path: Path) -> None:
-    answer = client.ask(
-        fake_task("x", "report('input', counts={'records': 3})", tmp_path / "log"), 10
-    )
-    assert answer.counts == {"records": 3}
+class Answered(NamedTuple):
+    """What a task asks for that is a job."""
+
+    client: ForkServerClient
+    folder: Path
+
+    def __call__(self, code: str, deadline_s: float = 10.0) -> Listening:
+        servers = HostServers({self.client.host: self.client})
+        (answer,) = ask_each(
+            servers, lambda _: fake_task("StartTask", code, self.folder), Listening, deadline_s
+        )
+        return answer
+
+
+@pytest.fixture
+def ask(client: ForkServerClient, tmp_path: Path) -> Answered:
+    return Answered(client, tmp_path / "log")
+
+
+ANSWERING = "from ps_allreduce.inspection.questions import Listening; report(Listening(port=3))"
+
+
+def test_an_answer_is_handed_out(ask: Answered) -> None:
+    assert ask(ANSWERING).port == 3
 
 
 @pytest.mark.parametrize(("name", "kind"), [("UserError", UserError), ("LaunchError", LaunchError)])
-def test_a_mistake_of_the_users_stays_one(
-    client: ForkServerClient, tmp_path: Path, name: str, kind: type[Exception]
-) -> None:
+def test_a_mistake_of_the_users_stays_one(ask: Answered, name: str, kind: type[Exception]) -> None:
     code = f"from ps_allreduce import errors; raise errors.{name}('a.tfrecord is truncated.')"
     with pytest.raises(kind, match=r"^a.tfrecord is truncated\.$"):
-        client.ask(fake_task("x", code, tmp_path / "log"), 10)
+        ask(code)
 
 
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import os; os._exit(3)", r"\(x\) ended with status 3 and gave no answer"),
-        ("report('input'); import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+        ("", r"\(StartTask\) ended with status 0 and gave no answer"),
+        ("import os; os._exit(3)", r"\(StartTask\) ended with status 3 and gave no answer"),
+        (f"{ANSWERING}; import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
     ],
 )
-def test_a_job_that_says_nothing_or_crashes_has_failed(
-    client: ForkServerClient, tmp_path: Path, code: str, told: str
-) -> None:
+def test_a_job_that_says_nothing_or_crashes_has_failed(ask: Answered, code: str, told: str) -> None:
     with pytest.raises(LaunchError, match=told):
-        client.ask(fake_task("x", code, tmp_path / "log"), 10)
+        ask(code)
 
 
-def test_a_job_that_takes_too_long_is_ended(client: ForkServerClient, tmp_path: Path) -> None:
-    code = "report('up', text=str(__import__('os').getpid())); __import__('time').sleep(600)"
-    with pytest.raises(LaunchError, match="StartTask took longer than 0 s"):
-        client.ask(fake_task("x", code, tmp_path / "log"), 0.4)
-    assert client.ask(fake_task("x", "report('fine')", tmp_path / "log"), 10).event == "fine"
+def test_a_job_that_takes_too_long_is_ended(ask: Answered) -> None:
+    with pytest.raises(TookTooLong, match="StartTask took longer than 0 s"):
+        ask(f"{ANSWERING}; __import__('time').sleep(600)", 0.4)
+    assert ask(ANSWERING.replace("3", "4")).port == 4
 
 
 def test_closing_ends_everything(tmp_path: Path) -> None:
@@ -260,7 +281,7 @@ def test_descriptors_from_1024_on_are_heard() -> None:
 
 def test_a_short_command_is_run_quietly(capfd: pytest.CaptureFixture[str]) -> None:
     answer = run_quietly(["sh", "-c", "echo out; echo err >&2; exit 3"], 10)
-    assert answer == Answer(status=3, out="out\n", err="err\n")
+    assert answer == CommandAnswer(status=3, out="out\n", err="err\n")
     assert capfd.readouterr() == ("", "")
 
 

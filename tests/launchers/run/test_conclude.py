@@ -12,7 +12,7 @@ from launchers.run.conclude import conclude, failure_reason
 from launchers.run.samples import machine_busy, throttling_warnings
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask
+from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, StartTask, TaskPlaced
 from ps_allreduce.point.cores import CorePlan
 from ps_allreduce.point.layout import drivers_of, place_tasks
 from ps_allreduce.point.resources import Spread
@@ -90,11 +90,7 @@ def test_a_task_has_the_clock_of_its_host(tmp_path: Path) -> None:
 
 def test_a_task_is_recorded_with_the_cores_that_it_found(tmp_path: Path) -> None:
     run = state(tmp_path, status=Status.TIMED_OUT)
-    run.monitor.take(
-        Event(
-            name="worker:1", event="placed", time=1.0, cores=(9,), gpus="GPU-1", settings={"A": "b"}
-        )
-    )
+    run.monitor.take(TaskPlaced(name="worker:1", cores=(9,), gpus="GPU-1", settings={"A": "b"}))
     tasks = conclude(run).tasks
     assert [task.settings for task in tasks] == [{}, {"A": "b"}]
     assert [(task.cores, task.gpus) for task in tasks] == [((0,), None), ((9,), "GPU-1")]
@@ -329,7 +325,7 @@ def test_of_many_gpus_the_worst_are_named() -> None:
 def test_a_run_is_warned_of(tmp_path: Path, ahead: float) -> None:
     host = make_host("n1", facts=make_facts("node1"), clock_offset_s=ahead)
     run = complete(tmp_path, hosts=(make_host("n10"), host))
-    run.monitor.take(Event(name="worker:1", event="placed", time=1.0, cores=(9,), gpus=A))
+    run.monitor.take(TaskPlaced(name="worker:1", cores=(9,), gpus=A))
     sample = look(112.0 + ahead, "sw_thermal_slowdown", host="node1")
     run.monitor.take(Sampled(sample=sample))
     launched = conclude(run)

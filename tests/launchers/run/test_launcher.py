@@ -101,7 +101,10 @@ def test_a_run_that_hangs_is_ended(launch: Launch, folder: Path) -> None:
 def test_a_run_with_long_steps_is_given_their_time_up_to_a_limit(
     launch: Launch, needed_s: float, limit_s: float, ends_after: str
 ) -> None:
-    tell = f"report('needs', seconds={needed_s})"
+    tell = (
+        "from ps_allreduce.fork_server.messages import TimeNeeded; "
+        f"report(TimeNeeded(seconds={needed_s}))"
+    )
     run = launch(FOREVER + tell + WAIT, deadline_s=1.0, limit_s=limit_s)
     assert run.status is Status.TIMED_OUT
     assert run.reason.startswith(f"not finished after {ends_after}")

@@ -8,7 +8,8 @@ import pytest
 
 from launchers.run.state import RunMonitor
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started
+from ps_allreduce.fork_server.messages import Event, Exited, Sampled, Started, TaskPlaced
+from ps_allreduce.inspection.questions import StreamReceived
 from tests.fakes import make_sample
 
 WORKERS = [TaskId(TaskType.WORKER, 0), TaskId(TaskType.WORKER, 1)]
@@ -133,7 +134,7 @@ def test_the_stage_is_told_in_the_users_words() -> None:
     run.take(event("worker:0", "phase:warmup"))
     assert run.stage == "warmup"
     # What a task was given is no stage.
-    placed = event("worker:0", "placed", cores=(0, 1), gpus="")
+    placed = TaskPlaced(name="worker:0", cores=(0, 1))
     run.take(placed)
     assert (run.placed, run.stage) == ({"worker:0": placed}, "warmup")
 
@@ -142,7 +143,7 @@ def test_what_else_is_forked_is_not_the_runs_business() -> None:
     run = monitor(
         WORKERS,
         Started(name="SendStream", pid=7),
-        event("ReceiveStream", "received", counts={"bytes": 1, "ns": 1}),
+        StreamReceived(name="ReceiveStream", num_bytes=1, ns=1),
         failed("ReceiveStream", "the other side hung up"),
         exited("SendStream", -9),
     )

@@ -7,7 +7,8 @@ import pytest
 from launchers.run.state import RunMonitor
 from launchers.run.traffic import streams_of, traffic_records, traffic_warnings
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.fork_server.messages import Event, Exited, Started
+from ps_allreduce.fork_server.messages import Exited, Started
+from ps_allreduce.inspection.questions import TrafficCarried
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.records import TrafficRecord
@@ -34,9 +35,9 @@ def monitor(*messages: object) -> RunMonitor:
     return made
 
 
-def carried(time: float, size: int, stream: int = 0) -> Event:
+def carried(time: float, size: int, stream: int = 0) -> TrafficCarried:
     name = STREAMS[stream].receiver
-    return Event(name=name, event="carried", time=time, counts={"bytes": size})
+    return TrafficCarried(name=name, time=time, num_bytes=size)
 
 
 def test_streams_have_the_hosts_of_the_network() -> None:

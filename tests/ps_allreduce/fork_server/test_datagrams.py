@@ -7,13 +7,18 @@ import threading
 from collections.abc import Iterator
 from queue import Queue
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from ps_allreduce.fork_server import datagrams
 from ps_allreduce.fork_server.datagrams import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
-from ps_allreduce.inspection.questions import ReceiveTraffic, SendTraffic
+from ps_allreduce.inspection.questions import (
+    Answer,
+    Listening,
+    ReceiveTraffic,
+    SendTraffic,
+    TrafficCarried,
+)
 
 PATIENCE_S = 20.0
 
@@ -26,12 +31,11 @@ class Over(Exception):
 
 def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datagrams, "REPORT_S", 0.05)
-    told: Queue[tuple[str, int]] = Queue()
+    told: Queue[str | Answer] = Queue()
 
-    def report(event: str, **details: Any) -> None:
-        (count,) = details["counts"].values()
-        told.put((event, count))
-        if event == "carried" and count:
+    def report(what: str | Answer) -> None:
+        told.put(what)
+        if isinstance(what, TrafficCarried) and what.num_bytes:
             raise Over
 
     def receive() -> None:
@@ -40,16 +44,15 @@ def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     receiver = threading.Thread(target=receive, daemon=True)
     receiver.start()
-    event, port = told.get(timeout=PATIENCE_S)
-    assert event == "listening"
+    listening = told.get(timeout=PATIENCE_S)
+    assert isinstance(listening, Listening)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.IPPROTO_UDP, datagrams.UDP_SEGMENT, PAYLOAD)
-        sender.sendto(bytes(3 * PAYLOAD), ("127.0.0.1", port))
+        sender.sendto(bytes(3 * PAYLOAD), ("127.0.0.1", listening.port))
     receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
-    events = list(told.queue)
-    assert {event for event, _ in events} == {"carried"}
-    assert events[-1] == ("carried", 3 * PAYLOAD)
+    *_, last = told.queue
+    assert last == TrafficCarried(num_bytes=3 * PAYLOAD)
 
 
 @pytest.fixture

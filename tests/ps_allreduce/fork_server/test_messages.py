@@ -24,6 +24,8 @@ from ps_allreduce.inspection.model_facts import FindModel, TryModel
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.hosts import TcpCounters
+from ps_allreduce.serialization import to_json
 from tests.examples import experiments, fast, seconds, workloads
 from tests.fakes import FOUND, OWN, TRIED, make_experiment, make_facts, make_sample
 
@@ -103,12 +105,24 @@ EXAMPLES: list[Any] = [
     messages.Event(
         name="worker:0", event="failed", time=1.0, text="line 1\nline 2 \u2028 \U0001f600"
     ),
-    messages.Event(name="DescribeModel", event="variables", time=1.0, variables=(SPEC,)),
-    messages.Event(name="PrepareInput", event="input", time=1.0, counts={"records": 1797}),
-    messages.Event(name="FindModel", event="model", time=1.0, found=FOUND),
-    messages.Event(name="TryModel", event="model", time=1.0, tried=TRIED),
-    messages.Event(name="CheckHost", event="state", time=1.0, state=STATE),
-    messages.Event(name="worker:0", event="placed", time=1.0, cores=(0, 1), gpus="GPU-0"),
+    messages.TaskPlaced(name="worker:0", time=1.0, cores=(0, 1), gpus="GPU-0"),
+    messages.TimeNeeded(seconds=2.5),
+    messages.ModelDescribed(variables=(SPEC,), build_ns=9, kept_values=8, memory_bytes=1 << 40),
+    messages.InputPrepared(name="PrepareInput"),
+    FOUND,
+    TRIED,
+    STATE,
+    questions.Listening(port=40001),
+    questions.StreamReceived(num_bytes=1 << 40, ns=7),
+    questions.StreamSent(round_trip_ns=7),
+    questions.BurstsSent(
+        congestion="cubic", tcp=TcpCounters(sent=1, sent_again=2, probes=3, timeouts=4)
+    ),
+    questions.BurstsSent(congestion="bbr", tcp=None),
+    questions.TrafficCarried(num_bytes=0),
+    questions.FilesShared(written_ns=1, seen={"n10": 2}),
+    questions.GpusCounted(count=2, problem=""),
+    questions.MatricesMultiplied(ns=5),
     messages.Exited(name="ps:0", pid=7, status=-9, cpu_s=1.0, peak_memory_bytes=1 << 40),
     messages.Sampled(sample=SAMPLE),
 ]
@@ -124,6 +138,7 @@ def test_a_message_is_one_line_and_understood(message: object) -> None:
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert decode(line) == message
+    assert to_json(decode(line)) == to_json(message)  # whose it is, and when, are not compared
 
 
 @fast
@@ -168,7 +183,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("line", GARBAGE)
 def test_garbage_is_refused(line: bytes) -> None:
-    with pytest.raises(LaunchError, match="not a message of version 5"):
+    with pytest.raises(LaunchError, match=f"not a message of version {messages.VERSION}"):
         decode(line)
 
 

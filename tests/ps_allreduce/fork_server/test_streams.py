@@ -21,7 +21,13 @@ from ps_allreduce.fork_server.streams import (
     send_stream,
     together,
 )
-from ps_allreduce.inspection.questions import ReceiveStream, SendStream
+from ps_allreduce.inspection.questions import (
+    Listening,
+    ReceiveStream,
+    SendStream,
+    StreamReceived,
+    StreamSent,
+)
 from tests.fakes import Ear
 
 PATIENCE_S = 10.0
@@ -44,7 +50,7 @@ def listening() -> Iterator[tuple[Ear, int]]:
     ear = Ear()
     receiver = threading.Thread(target=receive_stream, args=(receiving("127.0.0.2"), ear))
     receiver.start()
-    yield ear, ear.expect("listening")["counts"]["port"]
+    yield ear, ear.expect(Listening).port
     receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
 
@@ -53,11 +59,11 @@ def test_a_stream_is_measured_at_both_ends(listening: tuple[Ear, int]) -> None:
     ear, port = listening
     mouth = Ear()
     send_stream(sending("127.0.0.2", port), mouth)
-    received = ear.expect("received")["counts"]
-    assert received["bytes"] > PART_SHARE * 1_000_000
+    received = ear.expect(StreamReceived)
+    assert received.num_bytes > PART_SHARE * 1_000_000
     # The fastest part of a stream that waited in front of a busy receiver comes at once.
-    assert 0 < received["ns"] / PART_SHARE < 5e9
-    assert 0 < mouth.expect("sent")["counts"]["round_trip_ns"] < 1e9
+    assert 0 < received.ns / PART_SHARE < 5e9
+    assert 0 < mouth.expect(StreamSent).round_trip_ns < 1e9
 
 
 def answered(connection: socket.socket) -> None:
@@ -77,10 +83,10 @@ def test_the_beginning_does_not_count(listening: tuple[Ear, int]) -> None:
         connection.sendall(b"x" * 1000)
         time.sleep(0.2)
         connection.sendall(b"x" * 1000)
-    received = ear.expect("received")["counts"]
+    received = ear.expect(StreamReceived)
     # Between the last moment before a quarter of the stream was over and its end: 1000 bytes.
-    assert received["bytes"] <= 1000
-    assert received["ns"] >= 0.15e9 * PART_SHARE
+    assert received.num_bytes <= 1000
+    assert received.ns >= 0.15e9 * PART_SHARE
 
 
 @pytest.mark.parametrize("stalled_at", range(20, 80, 7))
@@ -138,8 +144,8 @@ def test_a_sender_that_sends_nothing_is_no_crash(listening: tuple[Ear, int]) -> 
     ear, port = listening
     with socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_S) as connection:
         answered(connection)
-    received = ear.expect("received")["counts"]
-    assert (received["bytes"], received["ns"]) == (0, 1)
+    received = ear.expect(StreamReceived)
+    assert (received.num_bytes, received.ns) == (0, 1)
 
 
 def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +159,7 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
 
     receiver = threading.Thread(target=receive)
     receiver.start()
-    port = ear.expect("listening")["counts"]["port"]
+    port = ear.expect(Listening).port
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(TOKEN.encode())
     assert "the other side hung up" in str(raised.get(timeout=PATIENCE_S))
@@ -172,7 +178,7 @@ def test_strangers_get_no_answer_and_hold_up_nobody(listening: tuple[Ear, int]) 
         short.sendall(TOKEN[:-1].encode())
         assert wrong.recv(1) == b""
         send_stream(sending(*place), Ear())
-        assert ear.expect("received")["counts"]["bytes"] > PART_SHARE * 1_000_000
+        assert ear.expect(StreamReceived).num_bytes > PART_SHARE * 1_000_000
         assert (silent.recv(1), short.recv(1)) == (b"", b"")
 
 

@@ -33,7 +33,7 @@ def answering() -> int:
     ear = Ear()
     request = questions.AnswerCalls(address="127.0.0.9", name="n9", log="")
     threading.Thread(target=answer_calls, args=(request, ear), daemon=True).start()
-    return int(ear.expect("listening")["counts"]["port"])
+    return ear.expect(questions.Listening).port
 
 
 def peer(port: int, name: str = "n9", address: str = "127.0.0.9") -> questions.Peer:
@@ -68,7 +68,7 @@ def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.M
         host="n1", name="no-such-name.invalid", address="127.0.0.9", port=answering
     )
     check_host(questions.CheckHost(peers=(known, unknown), log=""), ear)
-    state = ear.expect("state")["state"]
+    state = ear.expect(questions.HostState)
     assert list(state.peers) == ["n9", "n1"]
     assert state.peers["n9"].unreached == ""
     assert (state.peers["n1"].resolved, state.peers["n1"].unreached) == (
@@ -97,8 +97,9 @@ def test_hosts_see_each_others_files(tmp_path: Path) -> None:
     ]
     for thread in threads:
         thread.start()
-    written = {host: ear.expect("written")["counts"]["ns"] for host, ear in ears.items()}
-    seen = {host: ear.expect("seen")["counts"] for host, ear in ears.items()}
+    told = {host: ear.expect(questions.FilesShared) for host, ear in ears.items()}
+    written = {host: each.written_ns or 0 for host, each in told.items()}
+    seen = {host: each.seen for host, each in told.items()}
     for thread in threads:
         thread.join(PATIENCE_S)
     assert (list(seen["n10"]), list(seen["n9"])) == (["n9"], ["n10"])
@@ -109,8 +110,9 @@ def test_a_file_that_does_not_come_is_not_seen(tmp_path: Path) -> None:
     (tmp_path / "n1").write_text("half of it")
     ear = Ear()
     share_file(share(tmp_path, "n10", ("n1", "n9"), 0.3), ear)
-    ear.expect("written")
-    assert ear.expect("seen")["counts"] == {}
+    told = ear.expect(questions.FilesShared)
+    assert told.written_ns is not None
+    assert told.seen == {}
 
 
 @pytest.mark.parametrize(
@@ -121,8 +123,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, folder: str, pr
     (tmp_path / "file").touch()
     ear = Ear()
     share_file(share(tmp_path / folder, "n10", (), 0.3), ear)
-    assert ear.expect("unwritable")["text"] == problem
-    assert ear.expect("seen")["counts"] == {}
+    assert ear.expect(questions.FilesShared) == questions.FilesShared(problem=problem)
 
 
 def test_a_folder_that_is_seen_late_is_awaited(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_a_folder_that_is_seen_late_is_awaited(tmp_path: Path) -> None:
     timer.start()
     share_file(share(folder, "n10", (), 10.0), ear)
     timer.join(PATIENCE_S)
-    ear.expect("written")
+    assert ear.expect(questions.FilesShared).problem == ""
 
 
 class Cuda:
@@ -168,13 +169,13 @@ def test_cuda_is_asked_with_what_a_task_may_see(monkeypatch: pytest.MonkeyPatch)
     )
     ear = Ear()
     count_gpus(questions.CountGpus(visible="2,3", log=""), ear)
-    assert ear.expect("gpus")["counts"] == {"gpus": 2}
+    assert ear.expect(questions.GpusCounted) == questions.GpusCounted(count=2, problem="")
 
 
 def test_a_product_takes_time() -> None:
     ear = Ear()
     multiply(questions.MultiplyMatrices(size=64, seconds=0.0, log=""), ear)
-    assert 0 < ear.expect("multiplied")["counts"]["ns"] < 5e9
+    assert 0 < ear.expect(questions.MatricesMultiplied).ns < 5e9
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launchers import make_site
-from launchers.processes import Answer
+from launchers.processes import CommandAnswer
 from launchers.settings import LauncherSettings
 from launchers.sites.slurm import slurm_scheduler
 from launchers.sites.slurm.slurm_scheduler import (
@@ -33,10 +33,10 @@ from ps_allreduce.errors import UserError
 class FakeSlurm:
     """What Slurm's commands answer, by the command; those that are not there are missing."""
 
-    answers: dict[str, Answer | None] = field(default_factory=dict)
+    answers: dict[str, CommandAnswer | None] = field(default_factory=dict)
     asked: list[Sequence[str]] = field(default_factory=list)
 
-    def run_quietly(self, words: Sequence[str], timeout_s: float) -> Answer | None:
+    def run_quietly(self, words: Sequence[str], timeout_s: float) -> CommandAnswer | None:
         self.asked.append(words)
         return self.answers.get(words[0])
 
@@ -51,12 +51,12 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     return fake
 
 
-def says(text: str) -> Answer:
-    return Answer(status=0, out=text, err="")
+def says(text: str) -> CommandAnswer:
+    return CommandAnswer(status=0, out=text, err="")
 
 
-def fails(text: str) -> Answer:
-    return Answer(status=1, out="", err=text)
+def fails(text: str) -> CommandAnswer:
+    return CommandAnswer(status=1, out="", err=text)
 
 
 UNKNOWN = fails("slurm_load_jobs error: Invalid job id specified\n")
@@ -138,7 +138,9 @@ def test_no_state_of_a_job_that_lives_is_explained_as_its_end() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, UNKNOWN, says("")])
-def test_a_job_that_nobody_knows_has_no_fields(slurm: FakeSlurm, answer: Answer | None) -> None:
+def test_a_job_that_nobody_knows_has_no_fields(
+    slurm: FakeSlurm, answer: CommandAnswer | None
+) -> None:
     slurm.answers["scontrol"] = answer
     assert show_job("12") == {}
     assert explain("12") == ""
@@ -159,7 +161,7 @@ def test_a_job_that_nobody_knows_has_no_fields(slurm: FakeSlurm, answer: Answer 
     ],
 )
 def test_a_job_is_over_only_if_slurm_says_so(
-    slurm: FakeSlurm, answer: Answer | None, expected: bool
+    slurm: FakeSlurm, answer: CommandAnswer | None, expected: bool
 ) -> None:
     slurm.answers["scontrol"] = answer
     assert is_over("12") is expected
@@ -242,7 +244,7 @@ def test_a_job_is_measured_by_its_partitions_smallest_node(
     ],
 )
 def test_a_partition_that_is_not_there_is_one_sentence(
-    slurm: FakeSlurm, given: Answer | None, partition: str | None, sentence: str
+    slurm: FakeSlurm, given: CommandAnswer | None, partition: str | None, sentence: str
 ) -> None:
     slurm.answers["sinfo"] = given
     with pytest.raises(UserError, match=sentence):
@@ -270,14 +272,14 @@ def test_a_machine_whose_controller_answers_is_a_login_node(
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param(Answer(1, DOWN, ""), id="controller down"),
-        pytest.param(Answer(1, UP, ""), id="failed"),
+        pytest.param(CommandAnswer(1, DOWN, ""), id="controller down"),
+        pytest.param(CommandAnswer(1, UP, ""), id="failed"),
         pytest.param(says(""), id="silent"),
         pytest.param(None, id="no Slurm, or no answer in time"),
     ],
 )
 def test_a_machine_whose_controller_does_not_answer_is_no_login_node(
-    slurm: FakeSlurm, given: Answer | None
+    slurm: FakeSlurm, given: CommandAnswer | None
 ) -> None:
     slurm.answers["scontrol"] = given
     assert make_site(LauncherSettings()).hosts
