@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from launchers.doctor.findings import Building
+from launchers.fork_servers.asking import ask_hosts
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import HostServers, ask_hosts
+from launchers.fork_servers.host_servers import HostServers
 from launchers.run.own_files import bring_copies
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import DescribeModel, ModelDescribed

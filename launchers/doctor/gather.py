@@ -23,8 +23,9 @@ from launchers.doctor.trials import (
     try_bursts,
     try_sharing,
 )
+from launchers.fork_servers.asking import Answers, ask_hosts, clock_offset
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, clock_offset
+from launchers.fork_servers.host_servers import HostServers
 from launchers.settings import LauncherSettings
 from launchers.site import Site
 from ps_allreduce.errors import LaunchError

@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 
 from launchers.doctor.checks.speed import slow_links, slower_than_others
 from launchers.doctor.findings import Bursts, Sharing
+from launchers.fork_servers.asking import Answers, ask_hosts, measure_links
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import Answers, HostServers, ask_hosts, measure_links
+from launchers.fork_servers.host_servers import HostServers
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import EndAll
 from ps_allreduce.inspection.questions import (

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launchers.fork_servers.host_servers import HostServers, clock_offset, measure_links
+from launchers.fork_servers.asking import clock_offset, measure_links
+from launchers.fork_servers.host_servers import HostServers
 from launchers.run.state import LaunchRequest, RunMonitor, RunState, log_path, result_path
 from launchers.run.traffic import start_traffic, streams_of
 from launchers.site import Site

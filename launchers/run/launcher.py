@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypeVar
 
+from launchers.fork_servers.asking import ask_each
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import ask_each
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run

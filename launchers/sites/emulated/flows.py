@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from launchers.fork_servers.host_servers import measure_links
+from launchers.fork_servers.asking import measure_links
 from launchers.sites.emulated.site import EmulatedSite
 
 #: TCP's windows open in the first moments; what a port then still loses, it loses again and again.

@@ -20,8 +20,9 @@ from launchers.doctor.checks import examine
 from launchers.doctor.findings import Level, SiteFacts
 from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import Pair, measure_all_links, rounds_of_pairs, try_bursts
+from launchers.fork_servers.asking import ask_hosts, measure_links
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import HostServers, ask_hosts, measure_links
+from launchers.fork_servers.host_servers import HostServers
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.questions import CountGpus, GpusCounted

@@ -18,10 +18,11 @@ from typing import NamedTuple, NoReturn
 import psutil
 import pytest
 
+from launchers.fork_servers import asking
 from launchers.fork_servers import client as client_module
-from launchers.fork_servers import host_servers
+from launchers.fork_servers.asking import ask_each, clock_offset, measure_links
 from launchers.fork_servers.client import ForkServerClient, last_lines, readable
-from launchers.fork_servers.host_servers import HostServers, ask_each, clock_offset, measure_links
+from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import (
     CommandAnswer,
     fork_server_environment,
@@ -384,7 +385,7 @@ def test_a_host_that_cannot_reach_another_is_told(start: Start) -> None:
 
 
 def test_hosts_that_say_nothing_are_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_servers, "LINK_DEADLINE_S", 0.5)
+    monkeypatch.setattr(asking, "LINK_DEADLINE_S", 0.5)
     servers = start(n10=FAKE_SERVER, n1=fake_server("--job", "ReceiveStream", "hang"))
     links = [("n10", "n1"), ("n1", "n10")]
     with pytest.raises(LaunchError, match=r"nothing more is heard from n1\."):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from launchers.fork_servers import asking, host_servers
 from launchers.fork_servers import client as client_module
-from launchers.fork_servers import host_servers
-from launchers.fork_servers.host_servers import HostServers, ask_each, ask_hosts, measure_links
+from launchers.fork_servers.asking import ask_each, ask_hosts, measure_links
+from launchers.fork_servers.host_servers import HostServers
 from launchers.run import traffic
 from launchers.run.state import RunMonitor
 from launchers.run.traffic import start_traffic, streams_of
@@ -131,8 +132,8 @@ def test_a_question_ends_with_a_reason(
     monkeypatch.setattr(client_module, "ANSWER_DEADLINE_S", 0.4)
     monkeypatch.setattr(client_module, "SILENT_S", 0.5)
     monkeypatch.setattr(host_servers, "SILENT_S", 0.5)
-    monkeypatch.setattr(host_servers, "LINK_DEADLINE_S", 0.5)
-    monkeypatch.setattr(host_servers, "END_DEADLINE_S", 0.5)
+    monkeypatch.setattr(asking, "LINK_DEADLINE_S", 0.5)
+    monkeypatch.setattr(asking, "END_DEADLINE_S", 0.5)
     monkeypatch.setattr(traffic, "START_DEADLINE_S", 0.5)
     ill = FAKE_SERVER if how == "stop" or job is None else fake_server("--job", job.__name__, how)
     with ExitStack() as stack:

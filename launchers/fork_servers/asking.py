@@ -1,0 +1,261 @@
+"""What hosts are asked: to do a job, what time it is, and how fast their links are.
+
+Decides what counts as an answer to a question, and how hosts are measured against each other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import HostServers
+from ps_allreduce.errors import HostFault, LaunchError, SuiteError, TookTooLong, UserError
+from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, TimeTold
+from ps_allreduce.inspection.questions import (
+    Answer,
+    Listening,
+    ReceiveStream,
+    SendStream,
+    StreamReceived,
+    StreamSent,
+)
+from ps_allreduce.record.records import LinkRecord
+
+A = TypeVar("A", bound=Answer)
+
+CLOCK_QUESTIONS = 7
+
+LINK_SECONDS = 0.4
+
+LINK_DEADLINE_S = 30.0
+
+#: A job that took too long is killed; its end is told within thousandths of a second.
+END_DEADLINE_S = 10.0
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the hosts answered.
+
+    Attributes:
+        until: the answer after which no more is expected; None: the end of the job is waited for.
+        given: in their order, by host.
+        errors: why a host did not do its job; the first reason.
+        waiting: the job of every host that has not answered yet.
+    """
+
+    servers: HostServers
+    until: type[Answer] | None
+    given: dict[str, list[Answer]] = field(default_factory=dict)
+    errors: dict[str, SuiteError] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+    def of(self, kind: type[A]) -> dict[str, A]:
+        """The answer of a kind, by host."""
+        return {
+            host: each
+            for host, all_ in self.given.items()
+            for each in all_
+            if isinstance(each, kind)
+        }
+
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Why a host did not do its job, in a line."""
+        return {host: str(error).splitlines()[0] for host, error in self.errors.items()}
+
+    def ask(self, host: str, request: object) -> None:
+        """Ask one host."""
+        self.waiting[host] = type(request).__name__
+        self.given[host] = []
+        try:
+            self.servers.clients[host].send(request)
+        except LaunchError as error:
+            self.give_up([host], error)
+
+    def give_up(self, hosts: Iterable[str], error: SuiteError) -> None:
+        """No more is expected of some hosts."""
+        for host in hosts:
+            self.waiting.pop(host, None)
+            self.errors.setdefault(host, error)
+
+    def hear(self, within_s: float) -> bool:
+        """Take in what those say who have not answered; False if that takes too long."""
+        return self.servers.hear(within_s, lambda: self.waiting, self._take, self.give_up)
+
+    def _take(self, host: str, message: object) -> None:
+        if getattr(message, "name", None) != self.waiting[host]:
+            return
+        match message:
+            case Event(event="failed", text=text, user_error=is_mistake):
+                self.errors.setdefault(host, (UserError if is_mistake else LaunchError)(text))
+            case Answer():
+                self.given[host].append(message)
+                if self.until is not None and isinstance(message, self.until):
+                    del self.waiting[host]
+            case Exited(status=status):
+                error = LaunchError(
+                    f"the process for it ({message.name}) {_ending(status)} and gave no answer."
+                )
+                if status != 0 or not self.given[host]:
+                    self.errors.setdefault(host, error)
+                del self.waiting[host]
+
+
+def ask_hosts(
+    servers: HostServers,
+    request_for: Callable[[ForkServerClient], object],
+    deadline_s: float,
+    until: type[Answer] | None = None,
+) -> Answers:
+    """Have a job done on every host that can still be reached, all at once.
+
+    Args:
+        until: an answer after which no more is expected; None: the job's end is waited for.
+    """
+    answers = Answers(servers, until)
+    for host, client in servers.reachable.clients.items():
+        answers.ask(host, request_for(client))
+    if not answers.hear(deadline_s):
+        for host, job in answers.waiting.items():
+            late = TookTooLong(f"{job} took longer than {deadline_s:.0f} s.")
+            answers.errors.setdefault(host, late)
+            with suppress(LaunchError):
+                servers.clients[host].send(EndAll())
+        # Their ends are waited for, so that they are not mistaken for those of the next jobs.
+        answers.hear(END_DEADLINE_S)
+    return answers
+
+
+def ask_each(
+    servers: HostServers,
+    request_for: Callable[[ForkServerClient], object],
+    kind: type[A],
+    deadline_s: float,
+) -> list[A]:
+    """Have a job done on every host, all at once, and return the answers in their order.
+
+    Raises:
+        UserError: a job found a mistake of the user's.
+        LaunchError: one failed otherwise; `TookTooLong` if it did not end by itself.
+    """
+    answers = ask_hosts(servers, request_for, deadline_s)
+    given = answers.of(kind)
+    for host in servers.clients:
+        if host in answers.errors:
+            raise answers.errors[host]
+    return [given[host] for host in servers.clients]
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
+
+
+def clock_offset(client: ForkServerClient) -> float:
+    """Seconds by which a host's wall clock is ahead of this one.
+
+    From the quickest of some answers, as half of its round trip is the largest error.
+
+    Source: Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
+    """
+    best, offset = float("inf"), 0.0
+    for _ in range(CLOCK_QUESTIONS):
+        begin = time.time()
+        told = client.answer(AskTime(), TimeTold).time
+        end = time.time()
+        if end - begin < best:
+            best, offset = end - begin, told - (begin + end) / 2
+    return offset
+
+
+def measure_links(
+    servers: HostServers,
+    links: Sequence[tuple[str, str]],
+    address_of: Callable[[str], str],
+    seconds: float = LINK_SECONDS,
+) -> tuple[LinkRecord, ...]:
+    """Send along all links (from, to) at once; every host sends to one other at most.
+
+    What a host receives counts in equal shares for those that send to it.
+
+    Raises:
+        HostFault: a host cannot be reached, or a server is gone.
+    """
+    seen: Seen = {}
+    token = secrets.token_hex(16)
+    senders = Counter(target for _, target in links)
+    for target, count in senders.items():
+        client, address = servers.clients[target], address_of(target)
+        log = client.job_log("link")
+        client.send(ReceiveStream(address=address, token=token, senders=count, log=log))
+    _collect(servers, {(target, Listening) for target in senders}, seen)
+    for source, target in links:
+        client, address = servers.clients[source], address_of(target)
+        port, log = seen[target, Listening].port, client.job_log("link")
+        client.send(SendStream(address=address, port=port, token=token, seconds=seconds, log=log))
+    _collect(servers, {end for link in links for end in _ends(*link)}, seen)
+    return tuple(
+        LinkRecord(
+            source=source,
+            target=target,
+            bits_per_s=_rate(seen[target, StreamReceived]) / senders[target],
+            round_trip_s=seen[source, StreamSent].round_trip_ns / 1e9,
+        )
+        for source, target in links
+    )
+
+
+#: A kind of answer, or the name of a process, which ends.
+Heard = type[Answer] | str
+
+#: What was heard of every host.
+Seen = dict[tuple[str, Heard], Any]
+
+
+def _ends(source: str, target: str) -> Iterator[tuple[str, Heard]]:
+    """What is heard when a link was measured: the results of both ends, and that they ended."""
+    yield from ((source, StreamSent), (source, SendStream.__name__))
+    yield from ((target, StreamReceived), (target, ReceiveStream.__name__))
+
+
+def _rate(received: StreamReceived) -> float:
+    return received.num_bytes * 8e9 / received.ns
+
+
+def _collect(servers: HostServers, wanted: set[tuple[str, Heard]], seen: Seen) -> None:
+    """Take in messages until all those that are wanted have come.
+
+    Raises:
+        HostFault: something went wrong first; no process of the measurement is left.
+    """
+
+    def silent() -> list[str]:
+        missing = {host for host, _ in wanted - seen.keys()}
+        return [host for host in servers.clients if host in missing]
+
+    def take(host: str, message: object) -> None:
+        match message:
+            case Event(event="failed", text=text):
+                raise HostFault(f"the links of {host} cannot be measured: {text}")
+            case Answer():
+                seen[host, type(message)] = message
+            case Exited(name=name):
+                seen[host, name] = message
+
+    try:
+        if not servers.hear(LINK_DEADLINE_S, silent, take):
+            raise HostFault(
+                f"links cannot be measured: nothing more is heard from {', '.join(silent())}."
+            )
+    except LaunchError:
+        servers.send_all(EndAll())
+        raise
