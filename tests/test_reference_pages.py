@@ -55,3 +55,7 @@ def test_every_mark_has_its_page(mark: str, reference: ModuleType) -> None:
     assert mark in reference.MARKS
     pages = [path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")]
     assert sum(mark in page for page in pages) == 1
+
+
+def test_the_readme_stays_short() -> None:
+    assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").split()) <= 900
