@@ -24,7 +24,6 @@ from experiments.cli.commands import run_one as single
 from experiments.cli.commands.doctor import doctor
 from experiments.cli.commands.placement import placement
 from experiments.cli.commands.sweep_command import run_study
-from experiments.cli.default_launcher import settle_launcher
 from experiments.cli.options import (
     CORES_PER_WORKER,
     RUN,
@@ -34,20 +33,18 @@ from experiments.cli.options import (
     sweep_options,
 )
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
-from experiments.cli.sample_inputs import with_samples
-from experiments.cli.small_form import in_small_form
+from experiments.cli.search import searched_first
+from experiments.cli.settle import settled
 from experiments.cli.workload_options import WORKLOAD
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout
 from experiments.models.models_table import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.catalogue import STUDIES
-from experiments.studies.listing import render_studies
+from experiments.studies.catalogue import STUDIES, render_studies
 from experiments.studies.study import Study
 from experiments.suite_commands import SUITE_COMMANDS
-from experiments.sweep.progress import SweepProgress, counting_bar, plain_console
-from experiments.sweep.session import Workplace
+from experiments.sweep.progress import counting_bar, plain_console
 from experiments.sweep.sweep import STANDARD
 from experiments.tuning import candidates
 from launchers.cli.options import LAUNCHER_OR_AUTO
@@ -89,25 +86,16 @@ def add_study(name: str, study: Study) -> None:
             spread=spread,
             settings=settings,
         )
-        sys.exit(_run(in_small_form(request)))
+        sys.exit(run_study(_searched(settled(request))))
 
 
-def _run(request: StudyRequest) -> int:
-    """Run a study, and what comes before it; return the exit status."""
-    study = request.study
-    launcher, sentence = settle_launcher(request.launcher, study.hosts, request.workload.device)
-    if sentence:
-        plain_console().print(sentence)
-    request = with_samples(replace(request, launcher=launcher), plain_console())
-    if study.tunes and request.sweep.profile.name == STANDARD:
-        from experiments.tuning.beforehand import tuned_first
+def _searched(request: StudyRequest) -> StudyRequest:
+    """The request with the best settings of what is launched before its sweep, if it has that."""
+    if request.study.tunes and request.sweep.profile.name == STANDARD:
+        from experiments.tuning import command as tuning
 
-        return run_study(tuned_first(request))
-    if study.search is None:
-        return run_study(request)
-    from experiments.cli.search import searched_first
-
-    return searched_first(request, study.search)
+        return tuning.tuned_first(request)
+    return searched_first(request)
 
 
 for _name, _study in STUDIES.items():
@@ -123,16 +111,9 @@ def run_one(run: RunRequest) -> None:
     """
     single.check_places(run)
     run = replace(run, workload=settle_model(run.workload, run.launcher.results, plain_console()))
-    launcher = surroundings.launcher_of(run.launcher)
-    with launcher, SweepProgress(plain_console()) as progress:
-        progress.begin(1, 0)
-        experiment = single.single_experiment(run, launcher.describe)
-        place = Workplace(
-            launcher=launcher,
-            sweep_dir=run.launcher.results / single.NAME,
-            commit=surroundings.source_state(),
-            listener=progress,
-        )
+    with surroundings.workplace(run.launcher, run.launcher.results / single.NAME) as place:
+        place.listener.begin(1, 0)
+        experiment = single.single_experiment(run, place.launcher.describe)
         record = single.make_one_run(experiment, run, place)
     echo(json.dumps(single.one_line(record, place.sweep_dir)))
     sys.exit({Status.OK: 0, Status.INTERRUPTED: 130}.get(record.status, 1))
@@ -165,7 +146,7 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
     all is there, it verifies the files.
     """
     from experiments.data_sets.convert import convert as write
-    from experiments.data_sets.told import told
+    from experiments.data_sets.convert import told
 
     made = write(layout, source, out, partial(counting_bar, plain_console()))
     echo("\n".join(told(made, out)))
@@ -195,9 +176,6 @@ def tune(
     """
     from experiments.tuning.command import PROFILE, run_tuning
 
-    launcher, sentence = settle_launcher(launcher, candidates.STUDY.hosts, workload.device)
-    if sentence:
-        plain_console().print(sentence)
     request = StudyRequest(
         name="tune",
         study=candidates.STUDY,
@@ -234,7 +212,7 @@ def export(
     setting: str, model: str | None, results: Path, into: Path, launcher: str | None
 ) -> None:
     """Write a measured setting as a training of your own."""
-    from experiments.export.command import export as write  # the analysis takes a second to import
+    from experiments.export.folder import export as write  # the analysis takes a second to import
     from experiments.export.training import Start
 
     echo(write(results, setting, model, None if launcher is None else Start(launcher), into))

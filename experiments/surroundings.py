@@ -1,4 +1,4 @@
-"""What commands take from the world around them: launchers, and the state of the source.
+"""What commands take from the world around them: launchers, places to work, the source's state.
 
 The one place where tests put something else.
 """
@@ -6,9 +6,15 @@ The one place where tests put something else.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
 from experiments.sweep.link_rate import MOST_BITS_PER_S
+from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.session import Workplace
 from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
@@ -30,6 +36,25 @@ launcher_of = make_launcher
 def this_machine(results: Path) -> HostsLauncher:
     """A launcher to ask about models and images, wherever runs are made."""
     return make_launcher(LauncherSettings(results=results, allow_login_node=True))
+
+
+@contextmanager
+def workplace(
+    settings: LauncherSettings, sweep_dir: Path, console: Console | None = None
+) -> Iterator[Workplace]:
+    """The launcher that was asked for, while it is up, and the folder that its runs go into.
+
+    Args:
+        console: shows how the runs go on; None for standard error.
+
+    Raises:
+        UserError: something is missing or does not fit, or training is not welcome here.
+    """
+    launcher = launcher_of(settings)
+    with launcher, SweepProgress(console or plain_console()) as progress:
+        yield Workplace(
+            launcher=launcher, sweep_dir=sweep_dir, commit=source_state(), listener=progress
+        )
 
 
 def num_cores() -> int:

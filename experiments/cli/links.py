@@ -1,20 +1,28 @@
-"""A first look at links, before the sweep that runs on them.
+"""A first look at links, before the sweep that runs on them, and how gradients travel there.
 
 Decides which points are looked at and what is said.  Of emulated links: where no rate was stated,
 one is chosen, model by model and once per sweep, and where nothing was stated about what is trained
 the batch as well; a stated rate at which the processors are the limit, or little is left but
 waiting, is told together with the ways out.  Links of a cluster are measured.  Which rate and batch
-are good is decided in `sweep.link_rate`, and how gradients travel in `exchange`.
+are good is decided in `sweep.link_rate`.
+
+How gradients travel is chosen once, as soon as the links of all points are known; of a strategy
+stands the point with the most workers and, as far as the study has it, as many servers, so that a
+strategy is one setting in all of its points, and in every study.  The rule is in
+`analysis.planning.exchange`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from analysis.planning.exchange import choose_exchange
 from experiments.cli.requests import StudyRequest
+from experiments.studies.scope import Describe
 from experiments.sweep.definition import Choices
 from experiments.sweep.link_rate import (
     LEAST_KEPT,
@@ -25,6 +33,7 @@ from experiments.sweep.link_rate import (
     choose_rate,
 )
 from experiments.sweep.session import RunListener, Workplace, open_session, run_uninterrupted
+from launchers.protocol import Capacity
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment
@@ -33,7 +42,14 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import NoCommunication
-from ps_allreduce.record.choices import ExchangeMode, batch_question, rate_question
+from ps_allreduce.record.choices import (
+    EXCHANGES,
+    ExchangeChoice,
+    ExchangeMode,
+    batch_question,
+    exchange_sentence,
+    rate_question,
+)
 from ps_allreduce.record.records import RunRecord
 
 #: The folder of its records; it is no sweep.
@@ -246,3 +262,66 @@ def _ways_out(point: Experiment, look: Look) -> list[str]:
         longer = "a slower accelerator" if emulated else "a larger --batch-per-worker"
         told.append(f"With less than {LEAST_KEPT:.0%} kept, workers mostly wait; {longer} helps.")
     return told
+
+
+NOT_YET = "How gradients travel (auto) is chosen when links are known; until then, in buckets."
+
+
+def settle_exchange(
+    request: StudyRequest,
+    points: Iterable[Experiment],
+    capacity: Capacity,
+    describe: Describe,
+    choices: Choices,
+) -> bool:
+    """Choose how gradients travel, if that is to be chosen, nobody did, and links are known.
+
+    Returns:
+        Whether it was chosen, so that points have to be made again.
+    """
+    if request.exchange is not ExchangeMode.AUTO or EXCHANGES in choices.answers:
+        return False
+    by_size = sorted(points, key=_nearness)
+    largest = {(p.workload, p.strategy.kind): p for p in by_size if p.strategy.wire is not None}
+    chosen: list[ExchangeChoice] = []
+    for point in largest.values():
+        rate = _bits_per_s(request, point, choices)
+        if rate is None:
+            return False
+        sizes = [spec.num_bytes for spec in describe(point.workload) if spec.trainable]
+        chosen.append(choose_exchange(point, sizes, _cores_of(point, capacity), rate))
+    if chosen:
+        choices.decide(EXCHANGES, tuple[ExchangeChoice, ...], lambda: tuple(chosen))
+    return bool(chosen)
+
+
+def _nearness(point: Experiment) -> tuple[int, int, int]:
+    """To what most studies have: the most workers, and a server for each of them."""
+    return point.num_workers, -abs(point.num_workers - point.num_ps), point.num_ps
+
+
+def _bits_per_s(request: StudyRequest, point: Experiment, choices: Choices) -> float | None:
+    """Rate of the slowest link between the tasks; infinite without a limit; None: not known yet."""
+    network = point.network
+    if hosts_needed(point) == 1:
+        return math.inf
+    if network is None:
+        return choices.answer(LINKS, float)
+    if network.is_unlimited:
+        return None if request.waits_for_rate else math.inf
+    rates = network.bits_per_s, network.slow_bits_per_s, network.uplink_bits_per_s
+    return min(rate for rate in rates if rate is not None)
+
+
+def _cores_of(point: Experiment, capacity: Capacity) -> int:
+    """Those of all workers, of which emulated hosts share the machine's."""
+    cores = point.num_workers * point.resources.cores_per_worker
+    return min(cores, capacity.shared_cores or cores)
+
+
+def tell_exchange(request: StudyRequest, choices: Choices) -> str:
+    """How gradients travel, if that was to be chosen; else nothing."""
+    if request.exchange is not ExchangeMode.AUTO:
+        return ""
+    chosen = choices.answer(EXCHANGES, tuple[ExchangeChoice, ...])
+    return exchange_sentence(chosen) if chosen else NOT_YET

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from analysis.planning.budget import MOST_LAUNCHES
-from experiments.cli.exchange import settle_exchange
+from analysis.planning.budget import FEWEST_STEPS, MOST_LAUNCHES
+from experiments.cli.links import settle_exchange
 from experiments.cli.requests import StudyRequest
-from experiments.cli.small_form import workloads_of
+from experiments.cli.settle import workloads_of
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.studies.study import Study
-from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices
+from experiments.sweep.definition import CONTENDERS, LAUNCHES, WINDOW, Choices
 from experiments.sweep.sweep import (
     OVERHEAD_S,
     QUICK,
@@ -33,7 +33,7 @@ from experiments.sweep.sweep import (
 from launchers.protocol import Capacity
 from launchers.run.launcher import absence
 from launchers.settings import option_of
-from launchers.sites.kinds import SITES, network_of, site_kind
+from launchers.sites.kinds import network_of
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -78,23 +78,41 @@ def plan_sweep(
     _tell_impossible(points, describe, console)
     fitting = _fitting(points, capacity, console)
     refuse_absent_workers(fitting)
-    _check_time(fitting, request.sweep.chosen_profile, describe, console)
-    return Sweep(
+    sweep = Sweep(
         name=request.name,
         points=fitting,
         profile=request.sweep.chosen_profile,
         seed=request.sweep.seed,
-        main_launches=main_launches_of(request, choices),
         main_ids=choices.answer(CONTENDERS, tuple[str, ...]),
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
+    sweep = as_piloted(sweep, choices)
+    _check_time(sweep.points, sweep.profile, describe, console)
+    return sweep
 
 
-def main_launches_of(request: StudyRequest, choices: Choices) -> int | None:
-    """What a pilot or the clock decided, else the most; None where repetitions are stated."""
-    if request.sweep.chosen_profile.budget_s is None:
-        return None
-    return choices.answer(LAUNCHES, int) or MOST_LAUNCHES
+def as_piloted(sweep: Sweep, choices: Choices) -> Sweep:
+    """The sweep in the windows and with the launches that a pilot or the clock decided.
+
+    Without an answer, windows are the profile's, and launches the most; points with a measurement
+    of their own keep it.
+    """
+    window_s, own = choices.answer(WINDOW, float), sweep.profile.measurement
+    points = sweep.points
+    if window_s is not None:
+        points = tuple(_in_window(point, window_s, own) for point in points)
+    has_time = sweep.profile.budget_s is not None
+    launches = choices.answer(LAUNCHES, int) or MOST_LAUNCHES
+    return replace(sweep, points=points, main_launches=launches if has_time else None)
+
+
+def _in_window(point: Experiment, window_s: float, own: Measurement) -> Experiment:
+    """The point with a window of that length, if it is measured as the profile says."""
+    measured = point.measurement
+    if not isinstance(measured, Measurement) or replace(measured, evaluation=own.evaluation) != own:
+        return point
+    window = replace(measured, measured_steps=FEWEST_STEPS, measured_s=window_s)
+    return replace(point, measurement=window)
 
 
 def _with_ps_hosts(request: StudyRequest, capacity: Capacity) -> StudyRequest:
@@ -196,29 +214,6 @@ def check_budget(request: StudyRequest, sweep: Sweep, missing: Sequence[PlannedR
             f"{sweep.profile.repetitions} times, take about {likely_s:.0f} s. State as much, fewer "
             "points (--workers, --num-ps), or --repetitions 1, which allows no verdict."
         )
-
-
-def check_jobs_by_size(request: StudyRequest) -> None:
-    """See that jobs of several sizes are asked for where there are jobs.
-
-    Raises:
-        UserError: they are asked for elsewhere.
-    """
-    if not request.sweep.jobs_by_size:
-        return
-    launcher = request.launcher
-    if site_kind(launcher.launcher).scheduler is None:
-        with_jobs = ", ".join(name for name, kind in SITES.items() if kind.scheduler is not None)
-        raise UserError(
-            f"--jobs-by-size is for the launcher {with_jobs}, and this is {launcher.launcher}."
-        )
-    if launcher.ps_hosts is not None:
-        raise UserError(
-            "--jobs-by-size counts hosts of one kind, so it has no place beside --ps-hosts: leave "
-            "one of them out."
-        )
-    if launcher.hosts is None:
-        raise UserError("--jobs-by-size needs --hosts, the number of hosts of the largest job.")
 
 
 def _tell_of_refusals(study: Study, scope: Scope, console: Console) -> None:
@@ -345,23 +340,3 @@ def _computed_s(point: Experiment) -> float:
     # The slowest worker has to make all of its steps, unless the others may make them.
     factor = min(factors) if point.strategy.steps_may_differ else max(factors)
     return (load.emulated.forward_s + load.emulated.backward_s) * load.accumulation * factor
-
-
-def render_sweep(
-    sweep: Sweep, runs: Sequence[PlannedRun], missing: Sequence[PlannedRun], overhead_s: float
-) -> str:
-    """What would be run: points, missing runs, and how long these take.
-
-    Args:
-        runs: those runs of the sweep that these hosts are for; `missing` are to be made.
-        overhead_s: of every run beyond measuring.
-    """
-    expected = expected_duration(sweep, missing, overhead_s)
-    run_here = {run.experiment for run in runs}
-    points = [point for point in sweep.points if point in run_here]
-    titles = "\n".join(f"  {point.title}" for point in points)
-    num_kept = len(runs) - len(missing)
-    kept = f" ({num_kept} are there already)" if num_kept else ""
-    every = sum(run.turn < sweep.profile.repetitions for run in runs)
-    more = " and more of the main comparison as time allows" if every < len(runs) else ""
-    return f"{len(points)} points, {every} runs{more}{kept}, {expected}:\n{titles}"

@@ -201,6 +201,7 @@ class StudyRequest:
         name: of the study's command, and of the folder of its results.
         tuned: what a tuning before the sweep has found.
         default_model: the model is one of the profile's, and not the user's choice.
+        status: exit status of what came before the sweep; 1 where launches of it failed.
     """
 
     name: str
@@ -212,6 +213,7 @@ class StudyRequest:
     settings: StrategySettings = field(default_factory=StrategySettings)
     tuned: tuple[Experiment, ...] = ()
     default_model: bool = False
+    status: int = 0
 
     def __post_init__(self) -> None:
         if self.sweep.exchange is not ExchangeMode.WHOLE:

@@ -6,12 +6,12 @@ which of them compete, is decided by the study.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
 from experiments.cli.commands.sweep_command import INTERRUPTED, run_study
 from experiments.cli.requests import StudyRequest
-from experiments.studies.study import Search
 from experiments.sweep.definition import begun
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
@@ -22,33 +22,36 @@ from ps_allreduce.record.records import RunRecord, Status
 SEARCH = "search"
 
 
-def searched_first(request: StudyRequest, search: Search) -> int:
-    """Run the search, as far as its launches are missing, and then the study with the best of it.
+def searched_first(request: StudyRequest) -> StudyRequest:
+    """The request with the best of its search, whose launches are made as far as they are missing.
 
-    Returns:
-        The exit status.
+    As it is where the study has no search.  Ends the program where the search does not come to its
+    end, or was only to be shown.
 
     Raises:
         UserError: what was asked for cannot be run.
         LaunchError: the host has a fault that does not pass.
     """
+    search = request.study.search
+    if search is None:
+        return request
     wanted = replace(
         request,
         name=f"{SEARCH}/{request.name}",
-        study=replace(request.study, points=search.points),
+        study=replace(request.study, points=search.points, search=None),
         sweep=replace(request.sweep, repetitions=1),
     )
     plain_console().print(f"First a search, whose launches are kept in {wanted.sweep_dir}:")
     status = run_study(wanted)
     if status == INTERRUPTED or request.sweep.dry_run:
-        return status
+        sys.exit(status)
     points, block = begun(wanted.sweep_dir)
     records = kept_records(wanted.sweep_dir, block, points)
     best = best_settings(records, search.contests)
     plain_console().print(
         f"{len(best)} settings had the highest rates of one launch, and are measured:"
     )
-    return max(status, run_study(replace(request, tuned=best)))
+    return replace(request, tuned=best, status=status)
 
 
 def best_settings(

@@ -2,7 +2,7 @@
 
 Decides the order of what is done: look at the source, write the files that are missing, read all of
 them back, and only then give the splits their names.  Every moment may be the last: what is
-finished is in the journal, and the same call goes on.
+finished is in the journal, and the same call goes on.  What is said at the end is decided here too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from pathlib import Path
 
 from experiments.data_sets.journal import Conversion, Journal, opened
 from experiments.data_sets.layouts import LAYOUTS
-from experiments.data_sets.listing import Layout, Listing, Report
-from experiments.data_sets.plan import PlannedShard, identity, plan
-from experiments.data_sets.records import encoded_example
-from experiments.data_sets.shard_files import read_shard, write_shard
+from experiments.data_sets.listing import Layout, Listing, PlannedShard, Report, identity, plan
+from experiments.data_sets.records import encoded_example, read_shard, write_shard
 from experiments.data_sets.threads import Tally, in_threads
-from experiments.sweep.writable import check_folder
+from experiments.sweep.folder import check_folder
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import MANIFEST, Manifest
 from ps_allreduce.record.files import write_json
@@ -183,3 +181,25 @@ def _finish(
         journal.finish(split)
         manifests.append(manifest)
     return manifests
+
+
+def told(made: Converted, out: Path) -> Iterator[str]:
+    """Lines for the screen: what there is, what was left out, and what to do with it."""
+    for manifest in made.manifests:
+        yield _split(manifest)
+    for reason, count in made.manifests[0].left_out.items():
+        yield f"left out: {count} {reason}"
+    total = sum(len(manifest.files) for manifest in made.manifests)
+    if made.written:
+        yield f"All {total} files were read back and hold what was written ({made.written} now)."
+    else:
+        yield f"Nothing to convert: all {total} files were read and hold what was written."
+    yield f"To train with them: --input {out / made.manifests[0].split}"
+
+
+def _split(manifest: Manifest) -> str:
+    size = sum(each.num_bytes for each in manifest.files)
+    return (
+        f"{manifest.split}: {manifest.num_records} examples in {len(manifest.files)} files, "
+        f"{size / 1e6:.1f} MB"
+    )

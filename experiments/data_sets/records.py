@@ -1,17 +1,25 @@
-"""TFRecord files, byte by byte: records of `tf.train.Example` written, and read back.
+"""TFRecord files, byte by byte: written so that a name stands for all of a file, and read back.
 
-Decides nothing: both forms are TensorFlow's.  Without TensorFlow, a conversion begins at once, and
-its threads have no interpreter to share with it.
+Decides how a file comes into being; both forms, of files and of `tf.train.Example`, are
+TensorFlow's.  Without TensorFlow, a conversion begins at once, and its threads have no interpreter
+to share with it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import BinaryIO
 
 import google_crc32c
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.inputs.data_set import FileOfRecords
+from ps_allreduce.scratch import open_regular
 
 #: What TFRecord files add to a checksum (tensorflow/core/lib/hash/crc32c.h).
 _MASK = 0xA282EAD8
@@ -89,3 +97,51 @@ def read_framed(stream: BinaryIO) -> Iterator[bytes]:
         if len(header) + len(rest) < length + 16:
             raise ValueError("it ends inside a record")
         yield header + rest
+
+
+def write_shard(path: Path, records: Iterable[bytes]) -> FileOfRecords:
+    """Write records under a temporary name, and rename the file when the disk has it.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        try:
+            made = _write(partial, path.name, records)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}. Files that are finished are kept: "
+            "put this right and give the same command again."
+        ) from error
+    return made
+
+
+def _write(partial: Path, name: str, records: Iterable[bytes]) -> FileOfRecords:
+    digest, count, size = hashlib.sha256(), 0, 0
+    with partial.open("wb") as stream:
+        for record in records:
+            content = framed(record)
+            stream.write(content)
+            digest.update(content)
+            count, size = count + 1, size + len(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return FileOfRecords(name=name, records=count, num_bytes=size, sha256=digest.hexdigest())
+
+
+def read_shard(path: Path) -> FileOfRecords | None:
+    """What a file really holds; None where it is gone, cut short, or cannot be read."""
+    digest, count, size = hashlib.sha256(), 0, 0
+    try:
+        with open_regular(path) as stream:
+            for content in read_framed(stream):
+                digest.update(content)
+                count, size = count + 1, size + len(content)
+    except (OSError, ValueError, MemoryError, OverflowError):
+        return None
+    return FileOfRecords(name=path.name, records=count, num_bytes=size, sha256=digest.hexdigest())

@@ -1,27 +1,20 @@
 """The texts of an exported training: `train.py`, how it is started, and what to know about it.
 
-Decides which template holds which part.  Pure: a `Training` in, text out.
+Decides which template holds which part, and how values of an experiment stand in `train.py`.  Pure:
+a `Training` in, text out.
 """
 
 from __future__ import annotations
 
+import ast
 import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments.export.python_text import (
-    arguments_text,
-    call_text,
-    keras_optimizer_text,
-    lines_of_call,
-    messages_text,
-    optimizer_text,
-    quoted,
-)
 from experiments.export.training import Start, Training
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
@@ -36,8 +29,10 @@ from ps_allreduce.point.models.trained import (
     OwnModel,
     TextModel,
 )
+from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Precision, Workload
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -259,3 +254,61 @@ def _surroundings(training: Training) -> dict[str, object]:
         "gpus": max(0 if task.gpu is None else task.gpu + 1 for task in training.tasks),
         "cores": max(max(task.cores) for task in training.tasks) + 1,
     }
+
+
+#: So long may a call be that stands in one line behind a name.
+LONGEST_CALL = 80
+
+
+def call_text(name: str, arguments: Mapping[str, object]) -> str:
+    """A call with named arguments."""
+    return lines_of_call(name, [f"{key}={quoted(value)}" for key, value in arguments.items()])
+
+
+def lines_of_call(name: str, arguments: Sequence[str], indent: int = 0) -> str:
+    """A call in one line, or with a line for each argument where it is long."""
+    short = f"{name}({', '.join(arguments)})"
+    if len(short) + indent <= LONGEST_CALL:
+        return short
+    blanks = " " * indent
+    lines = "".join(f"{blanks}    {each},\n" for each in arguments)
+    return f"{name}(\n{lines}{blanks})"
+
+
+def quoted(value: object) -> str:
+    """A literal; texts in double quotes, in ASCII."""
+    if isinstance(value, str):
+        inside = ascii(value)[1:-1].replace("\\'", "'").replace('"', '\\"')
+        return f'"{inside}"'
+    return repr(value)
+
+
+def optimizer_text(optimizer: Optimizer) -> str:
+    """The rule of an optimizer, as it is made."""
+    return call_text(optimizer.applied_by, asdict(optimizer))
+
+
+def keras_optimizer_text(optimizer: Optimizer) -> str:
+    """The same rule as what `keras.optimizers.get` takes."""
+    lines = "".join(
+        f'        "{key}": {quoted(each)},\n' for key, each in asdict(optimizer).items()
+    )
+    return f'{{\n    "class_name": "{optimizer.keras_class}",\n    "config": {{\n{lines}    }},\n}}'
+
+
+def messages_text(wire: Wire) -> str:
+    """How gradients are sent, as `exchange.buckets.Messages` is made."""
+    return call_text("Messages", asdict(wire.messages))
+
+
+def arguments_text(words: Sequence[str]) -> str:
+    """`name=value` words as arguments of a call: a value is a Python literal if it is one."""
+    pairs = [word.partition("=") for word in words]
+    return ", ".join(f"{name}={quoted(_literal(text))}" for name, _, text in pairs)
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from analysis.planning.budget import FEWEST_STEPS
 from experiments.studies.defaults import default_num_ps
-from experiments.sweep.definition import WINDOW, Choices
+from experiments.sweep.definition import Choices
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -109,8 +108,7 @@ class Scope:
 
     Attributes:
         workloads: one per model.
-        measurement: of every point for which the study has none of its own; the window is that
-            which a pilot chose, if one did.
+        measurement: of every point for which the study has none of its own.
         device: where the workers of every point compute.
         spread, interface: of every point.
         network: of every point; where its links have no rate, that which was chosen for the model.
@@ -196,13 +194,9 @@ class Scope:
 
     def _measured(self, strategy: type[AnyStrategy] | AnyStrategy) -> Measurement:
         """Of plain TensorFlow only training is measured."""
-        measurement = self.measurement
         if strategy.as_shipped:
-            measurement = replace(measurement, evaluation=None)
-        window_s = self.choices.answer(WINDOW, float)
-        if window_s is None:
-            return measurement
-        return replace(measurement, measured_steps=FEWEST_STEPS, measured_s=window_s)
+            return replace(self.measurement, evaluation=None)
+        return self.measurement
 
     def _network_of(self, workload: Workload) -> EmulatedNetwork | None:
         rate = self.choices.answer(rate_question(workload.model.name), float)

@@ -26,8 +26,8 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
 from experiments.suite import wire_points
+from experiments.sweep.folder import check_writable
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
-from experiments.sweep.writable import check_writable
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import network_of, site_kind
 from ps_allreduce.point.experiment import Experiment

@@ -44,10 +44,9 @@ from experiments.suite.planted_points import (
     planted_point,
     sound_point,
 )
-from experiments.sweep.progress import SweepProgress, plain_console
-from experiments.sweep.session import Session, Workplace, open_session, run_uninterrupted
+from experiments.sweep.folder import check_writable
+from experiments.sweep.session import Session, open_session, run_uninterrupted
 from experiments.sweep.sweep import Profile
-from experiments.sweep.writable import check_writable
 from launchers.processes import start_in_background
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import LaunchError, at_least
@@ -103,17 +102,12 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
         results=results,
     )
     check_writable(folder)
-    launcher = surroundings.launcher_of(settings)
-    with launcher, SweepProgress(plain_console()) as progress:
-        place = Workplace(
-            launcher=launcher,
-            sweep_dir=folder,
-            commit=surroundings.source_state(),
-            listener=progress,
-        )
-        with open_session(place, FOLDER, PROFILE) as session:
-            where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
-            left = _make_turns(where, draws(seed, launches), ends_at)
+    with (
+        surroundings.workplace(settings, folder) as place,
+        open_session(place, FOLDER, PROFILE) as session,
+    ):
+        where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
+        left = _make_turns(where, draws(seed, launches), ends_at)
     if turns := read_lines(folder / FILE, PlantedTurn):
         echo("\n".join(render_found(judge(turns, runs_table(folder)))))
     if left:

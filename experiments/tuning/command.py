@@ -1,31 +1,37 @@
-"""The command `tune`: from a request to the best setting of each side.
+"""The command `tune`, and a tuning before a sweep: from a request to the best setting of each side.
 
 Decides what comes before the first launch, and which files are left.  Which candidates there are,
 which is launched next and what is said of winners is decided in the other modules of this room.
+
+Before a sweep, part of its time, equal for both sides, finds their settings.  The sweep measures
+the winners beside the defaults, on launches of its own, which took no part in the choice.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
+from analysis.figures.names import slug
 from analysis.figures.race import plot_race
 from analysis.figures.style import save_figure
 from experiments import surroundings
 from experiments.cli.commands.sweep_command import INTERRUPTED, NO_TIME
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
-from experiments.cli.requests import StudyRequest
-from experiments.models.settle_model import settle_model
+from experiments.cli.requests import StudyRequest, SweepRequest
+from experiments.cli.settle import settled
+from experiments.studies.defaults import OwnTraining, default_models
 from experiments.sweep.definition import Choices, read_choices, save_definition
 from experiments.sweep.execute import Stop, look_ahead
 from experiments.sweep.history import kept_records
-from experiments.sweep.progress import SweepProgress, plain_console
+from experiments.sweep.progress import plain_console
 from experiments.sweep.session import Workplace, open_session
 from experiments.sweep.sweep import PROFILES, QUICK, Sweep
-from experiments.sweep.writable import check_writable
+from experiments.tuning import candidates
 from experiments.tuning.outcome import (
     CURSE,
     SideOutcome,
@@ -34,6 +40,7 @@ from experiments.tuning.outcome import (
     render_side,
 )
 from experiments.tuning.race import Race, run_race
+from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.record.files import write_atomically
@@ -62,18 +69,8 @@ def run_tuning(request: StudyRequest, minutes: float) -> int:
 def find_winners(request: StudyRequest, minutes: float) -> tuple[list[SideOutcome], int]:
     """What came of each side, when it is shown; and the exit status of what is not to its end."""
     at_least(1, minutes=minutes)
-    check_writable(request.sweep_dir)
-    console = plain_console()
-    workload = settle_model(request.workload, request.launcher.results, console)
-    request = replace(request, workload=workload)
-    launcher = surroundings.launcher_of(request.launcher)
-    with launcher, SweepProgress(console) as progress:
-        place = Workplace(
-            launcher=launcher,
-            sweep_dir=request.sweep_dir,
-            commit=surroundings.source_state(),
-            listener=progress,
-        )
+    request, console = settled(request), plain_console()
+    with surroundings.workplace(request.launcher, request.sweep_dir, console) as place:
         race, sides, stop = _raced(request, place, minutes, console)
     _leave(request, sides, race)
     return sides, _status(stop)
@@ -144,3 +141,63 @@ def _status(stop: Stop | None) -> int:
     sentence = "Interrupted. The same command goes on where it stopped." if interrupted else NO_TIME
     echo(sentence, err=True)
     return INTERRUPTED if interrupted else 1
+
+
+#: Of the time of the sweep.
+SHARE = 0.2
+
+
+def tuned_first(request: StudyRequest) -> StudyRequest:
+    """The request with the winners of each of its models, and with what is left of its time.
+
+    The same request where the study or its profile has no tuning, nothing is to be run here, or the
+    sweep has no time to share.  Ends the program where the tuning does not come to its end.
+    """
+    budget_s = request.sweep.chosen_profile.budget_s
+    if budget_s is None or not _is_wanted(request):
+        return request
+    name = request.workload.model
+    models = default_models(request.sweep.profile) if name is None else (name,)
+    winners = []
+    for model in models:
+        own = replace(request, workload=replace(request.workload, model=model))
+        tuning = _tuning(replace(own, default_model=name is None))
+        sides, status = find_winners(tuning, SHARE * budget_s / 60 / len(models))
+        if status:
+            sys.exit(status)
+        winners += [side.winner for side in sides if side.winner is not None]
+    left = replace(request.sweep, budget_s=(1 - SHARE) * budget_s)
+    return replace(request, sweep=left, tuned=tuple(winners))
+
+
+def _is_wanted(request: StudyRequest) -> bool:
+    """The sweep is made here and now, on hosts of one kind, and no setting of it is stated.
+
+    Nor is it made with several spreads, of which a tuning has one.
+    """
+    sweep = request.sweep
+    stated = request.settings.stated or sweep.allreduce_threads or sweep.ps_threads
+    scheduler = site_kind(request.launcher.launcher).scheduler
+    here = scheduler is None or scheduler.inside_job()
+    several = request.spread.is_axis or request.launcher.ps_hosts
+    return here and not (stated or sweep.dry_run or several)
+
+
+def _tuning(request: StudyRequest) -> StudyRequest:
+    """With the hosts, workers and cores of the sweep: those of its profile where none is stated."""
+    stated = request.sweep.workers
+    model = request.workload.model
+    name = model.model.name if isinstance(model, OwnTraining) else model
+    return StudyRequest(
+        name=f"tune/{slug(name or '')}",
+        study=candidates.STUDY,
+        launcher=request.launcher,
+        sweep=SweepRequest(
+            profile=replace(PROFILE, name=request.sweep.profile.name),
+            workers=stated and stated[-1:],
+            cores_per_worker=request.sweep.cores_per_worker,
+        ),
+        workload=request.workload,
+        spread=request.spread,
+        default_model=request.default_model,
+    )

@@ -12,8 +12,8 @@ import click
 import pandas as pd
 from rich.console import Console
 
+from experiments.sweep.folder import check_folder
 from experiments.sweep.progress import counting_bar
-from experiments.sweep.writable import check_folder
 from launchers.cli.types import WHOLE
 from launchers.sites.emulated.held_network import needs_user_namespace
 from ps_allreduce.errors import UserError, at_least

@@ -16,7 +16,7 @@ from analysis.__main__ import cli
 from analysis.figures import style
 from experiments.cli import plan
 from experiments.cli.requests import StudyRequest, SweepRequest
-from experiments.cli.small_form import in_small_form
+from experiments.cli.settle import in_small_form
 from experiments.export.folder import TAKEN, write_training
 from experiments.export.training import Start
 from experiments.studies import incast

@@ -20,8 +20,7 @@ import pytest
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
 from experiments.export.folder import write_training
-from experiments.export.tasks import task_lines
-from experiments.export.training import Start, Training
+from experiments.export.training import Start, Training, task_lines
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.point.experiment import Experiment

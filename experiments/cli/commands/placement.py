@@ -1,6 +1,7 @@
-"""The command `placement`: from a model's name to the table of its placements.
+"""The command `placement`: from a model's name to where its variables would go, as text.
 
-Decides in which size a model is described.  What the table says is decided in `placement_table`.
+Decides in which size a model is described, and what is said: every policy on one line, and a
+suggestion.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from pathlib import Path
 import click
 
 from experiments import surroundings
-from experiments.cli.commands.placement_table import render_placements
 from experiments.cli.options import SPLIT_BYTES
 from experiments.cli.workload_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
@@ -25,7 +25,17 @@ from ps_allreduce.errors import at_least
 from ps_allreduce.point.models import shipped_model
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import Weights
-from ps_allreduce.point.placement import VariableSpec, default_split_bytes
+from ps_allreduce.point.placement import (
+    Plan,
+    Policy,
+    VariableSpec,
+    better_num_ps,
+    default_split_bytes,
+    make_plan,
+    possible_plans,
+    suggest,
+    useful_servers,
+)
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.terminal import echo
@@ -87,3 +97,68 @@ def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
 def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:
     with surroundings.this_machine(folder) as launcher:
         return launcher.describe(workload)
+
+
+def render_placements(
+    model: str, variables: Sequence[VariableSpec], num_ps: int, split_bytes: int
+) -> str:
+    """What every policy would do with a model on `num_ps` servers.
+
+    Raises:
+        UserError: under every policy some server would get nothing.
+    """
+    plans = possible_plans(variables, num_ps, split_bytes)
+    impossible = [policy for policy in Policy if policy not in {plan.policy for plan in plans}]
+    trainable = [spec for spec in variables if spec.trainable]
+    total = sum(spec.num_bytes for spec in trainable)
+    largest = max(trainable, key=lambda spec: spec.num_bytes)
+    lines = [
+        f"{model}: {len(trainable)} trainable variables, {total / 1e6:.1f} MB; largest "
+        f"{largest.name} with {largest.num_bytes / 1e6:.1f} MB; {num_ps} servers",
+        "",
+        f"{'policy':<14} {'max/mean':>8}  MB (variables or shards) per server",
+        *(
+            f"{policy:<14} {'-':>8}  impossible: more servers than variables"
+            for policy in impossible
+        ),
+        *(_plan_line(plan) for plan in plans),
+        "",
+        *_suggestion(variables, plans, num_ps, split_bytes),
+    ]
+    return "\n".join(lines)
+
+
+def _plan_line(plan: Plan) -> str:
+    loads = zip(plan.bytes_per_server(), plan.shards_per_server(), strict=True)
+    servers = "  ".join(f"{load / 1e6:.2f} ({count})" for load, count in loads)
+    return f"{plan.policy:<14} {plan.max_over_mean:>8.2f}  {servers}"
+
+
+def _suggestion(
+    variables: Sequence[VariableSpec], plans: Sequence[Plan], num_ps: int, split_bytes: int
+) -> list[str]:
+    best = suggest(plans)
+    lines = [
+        f"Suggested: {best.policy} (max/mean {best.max_over_mean:.2f}, {len(best.shards)} "
+        "variables or shards)."
+    ]
+    limit = useful_servers(variables)
+    if limit < num_ps:
+        lines.append(
+            f"With whole variables no more than {limit} servers can share the load of this model; "
+            "more help only with partitioned."
+        )
+    for plan in plans:
+        better = better_num_ps(plan.policy, variables, num_ps, split_bytes)
+        if better < num_ps:
+            fewer = make_plan(plan.policy, variables, better, split_bytes)
+            lines.append(
+                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest_mb(plan)} MB, "
+                f"with num_ps {better} it holds {_hottest_mb(fewer)} MB; use {better} or "
+                "another policy."
+            )
+    return lines
+
+
+def _hottest_mb(plan: Plan) -> str:
+    return f"{max(plan.bytes_per_server()) / 1e6:.2f}"

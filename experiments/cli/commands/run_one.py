@@ -13,8 +13,8 @@ from pathlib import Path
 from experiments.cli.requests import RunRequest
 from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.scope import Describe, check_servers
+from experiments.sweep.folder import check_writable
 from experiments.sweep.session import Workplace, open_session, run_once_more
-from experiments.sweep.writable import check_writable
 from launchers.sites.kinds import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

@@ -15,12 +15,11 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments import surroundings
-from experiments.cli.exchange import tell_exchange
-from experiments.cli.links import FirstLook
+from experiments.cli.links import FirstLook, tell_exchange
 from experiments.cli.pilot import Pilot
-from experiments.cli.plan import check_budget, check_jobs_by_size, plan_sweep, render_sweep
+from experiments.cli.plan import as_piloted, check_budget, plan_sweep
 from experiments.cli.requests import StudyRequest
-from experiments.models.settle_model import settle_model
+from experiments.cli.settle import settled
 from experiments.studies.defaults import OwnTraining
 from experiments.sweep.definition import Choices, own_digests, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
@@ -28,8 +27,7 @@ from experiments.sweep.history import Counts, History, Standing, of_software, re
 from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
 from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace
-from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep
-from experiments.sweep.writable import check_writable
+from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep, expected_duration
 from launchers.protocol import Capacity
 from launchers.run.launcher import HostsLauncher
 from launchers.scheduler import Scheduler
@@ -54,24 +52,22 @@ NOTHING_MISSING = "No run of this sweep is to be made; no job is submitted."
 
 
 def run_study(request: StudyRequest) -> int:
-    """Run the sweep of a study, or have it run in jobs; return the exit status."""
-    console = plain_console()
-    check_jobs_by_size(request)
-    check_writable(request.sweep_dir)
-    scheduler = site_kind(request.launcher.launcher).scheduler
-    if scheduler is not None:
-        scheduler.check_options(request.launcher, jobs_by_size=request.sweep.jobs_by_size)
-    workload = settle_model(request.workload, request.launcher.results, console)
-    request = replace(request, workload=workload)
+    """Run the sweep of a study, or have it run in jobs; return the exit status.
+
+    Raises:
+        UserError: what was asked for cannot be run.
+        LaunchError: the host has a fault that does not pass.
+    """
+    request, console = settled(request), plain_console()
     _tell_of_change(request, console)
+    scheduler = site_kind(request.launcher.launcher).scheduler
     if scheduler is not None and not scheduler.inside_job():
-        return _submit(request, scheduler, console)
-    launcher = surroundings.launcher_of(request.launcher)
-    with launcher, SweepProgress(console) as progress:
-        if not has_time(launcher, request.sweep.profile):
+        return max(request.status, _submit(request, scheduler, console))
+    with surroundings.workplace(request.launcher, request.sweep_dir, console) as place:
+        if not has_time(place.launcher, request.sweep.profile):
             console.print(NO_TIME)
             return 1
-        return _run_here(request, launcher, progress, console)
+        return max(request.status, _run_here(request, place, console))
 
 
 def _tell_of_change(request: StudyRequest, console: Console) -> None:
@@ -87,58 +83,52 @@ def _tell_of_change(request: StudyRequest, console: Console) -> None:
         )
 
 
-def _run_here(
-    request: StudyRequest, launcher: HostsLauncher, progress: SweepProgress, console: Console
-) -> int:
-    begun = time.monotonic()
-    place = Workplace(
-        launcher=launcher,
-        sweep_dir=request.sweep_dir,
-        commit=surroundings.source_state(),
-        listener=progress,
-    )
+def _run_here(request: StudyRequest, place: Workplace, console: Console) -> int:
+    begun, again = time.monotonic(), request.sweep.retry_failed
     choices = read_choices(place.sweep_dir, request.identity, place.block)
-    sweep, runs = _for_these_hosts(request, launcher, choices, console)
+    sweep, runs = _for_these_hosts(request, place.launcher, choices, console)
     if request.sweep.budget_s is not None:
-        _, ahead = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
+        _, ahead = look_ahead(runs, place, retry_failed=again)
         check_budget(request, sweep, ahead.missing)
     if not request.sweep.dry_run:
-        if _looked(request, place, choices, runs, console):
-            sweep, runs = _for_these_hosts(request, launcher, choices, Terminal(quiet=True))
-        pilot = Pilot(request=request, place=place, choices=choices, console=console, begun=begun)
-        here = set(_points_of(runs))
-        points = tuple(point for point in sweep.points if point in here)
-        if runs and pilot.take(replace(sweep, points=points)):
-            sweep, runs = _for_these_hosts(request, launcher, choices, Terminal(quiet=True))
+        sweep, runs = _answered(request, place, choices, (sweep, runs), begun)
     if told := tell_exchange(request, choices):
         console.print(told)
     if request.sweep.dry_run:
-        history, standing = look_ahead(runs, place, retry_failed=request.sweep.retry_failed)
+        history, standing = look_ahead(runs, place, retry_failed=again)
         echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
         _tell(history, standing, console)
         return 0
-    again = request.sweep.retry_failed
     result = execute(sweep, runs, place, choices, retry_failed=again, begun=begun)
     return _conclude(result, console)
 
 
-def _looked(
-    request: StudyRequest,
-    place: Workplace,
-    choices: Choices,
-    runs: Sequence[PlannedRun],
-    console: Console,
-) -> bool:
-    """Look at links first, when it is known that all points can be run.
+#: A sweep, and those of its runs that are to be made on these hosts.
+Planned = tuple[Sweep, list[PlannedRun]]
 
-    Returns:
-        Whether something was found, with which the points have to be made again.
+
+def _answered(
+    request: StudyRequest, place: Workplace, choices: Choices, planned: Planned, begun: float
+) -> Planned:
+    """The sweep after what is launched before it: a look at its links, then a pilot.
+
+    Both come when it is known that all points can be run.  Points are made again only where a look
+    has answered; what a pilot answers changes windows and launches.
     """
+    (sweep, runs), console = planned, plain_console()
     points = _points_of(runs)
-    if not request.study.looks_first or all(hosts_needed(point) == 1 for point in points):
-        return False
-    look_ahead(runs, place)
-    return FirstLook(request=request, place=place, choices=choices, console=console).take(points)
+    if request.study.looks_first and any(hosts_needed(point) > 1 for point in points):
+        look_ahead(runs, place)
+        look = FirstLook(request=request, place=place, choices=choices, console=console)
+        if look.take(points):
+            sweep, runs = _for_these_hosts(request, place.launcher, choices, Terminal(quiet=True))
+    here = set(_points_of(runs))
+    pilot = Pilot(request=request, place=place, choices=choices, console=console, begun=begun)
+    part = replace(sweep, points=tuple(point for point in sweep.points if point in here))
+    if runs and pilot.take(part):
+        sweep = as_piloted(sweep, choices)
+        runs = _runs_here(request, sweep, place.launcher.capacity().num_hosts)
+    return sweep, runs
 
 
 def _points_of(runs: Sequence[PlannedRun]) -> tuple[Experiment, ...]:
@@ -162,27 +152,36 @@ def _tell(history: History, standing: Standing, console: Console) -> None:
 
 def _for_these_hosts(
     request: StudyRequest, launcher: HostsLauncher, choices: Choices, console: Console
-) -> tuple[Sweep, list[PlannedRun]]:
+) -> Planned:
     """The sweep, and those of its runs that are to be made on these hosts."""
     capacity, hosts = launcher.capacity(), request.launcher.hosts
+    num_hosts = capacity.num_hosts
     if request.sweep.jobs_by_size and hosts is not None:
-        whole = replace(capacity, num_hosts=hosts)
-        sweep = plan_sweep(request, whole, launcher.describe, choices, console)
-        runs = sweep.runs_of_job(capacity.num_hosts)
-        if not runs:
-            raise UserError(
-                f"no point of this sweep belongs to the job of {capacity.num_hosts} hosts; leave "
-                "--jobs-by-size out to use these hosts for the whole sweep."
-            )
-        return sweep, runs
-    has_jobs = site_kind(request.launcher.launcher).scheduler is not None
-    if has_jobs and hosts not in (None, capacity.num_hosts):
+        capacity = replace(capacity, num_hosts=hosts)
+    elif site_kind(request.launcher.launcher).scheduler and hosts not in (None, num_hosts):
         console.print(
-            f"This job has {capacity.num_hosts} hosts, which are used; --hosts counts where a "
-            "job is submitted."
+            f"This job has {num_hosts} hosts, which are used; --hosts counts where a job is "
+            "submitted."
         )
     sweep = plan_sweep(request, capacity, launcher.describe, choices, console)
-    return sweep, sweep.runs()
+    return sweep, _runs_here(request, sweep, num_hosts)
+
+
+def _runs_here(request: StudyRequest, sweep: Sweep, num_hosts: int) -> list[PlannedRun]:
+    """All runs, or those of the job with so many hosts.
+
+    Raises:
+        UserError: there are none in it.
+    """
+    if not request.sweep.jobs_by_size or request.launcher.hosts is None:
+        return sweep.runs()
+    runs = sweep.runs_of_job(num_hosts)
+    if not runs:
+        raise UserError(
+            f"no point of this sweep belongs to the job of {num_hosts} hosts; leave "
+            "--jobs-by-size out to use these hosts for the whole sweep."
+        )
+    return runs
 
 
 def _conclude(result: SessionResult, console: Console) -> int:
@@ -300,3 +299,23 @@ def _follow(
 
 def _jobs_text(job_ids: Sequence[str]) -> str:
     return f"job {job_ids[0]}" if len(job_ids) == 1 else f"jobs {', '.join(job_ids)}"
+
+
+def render_sweep(
+    sweep: Sweep, runs: Sequence[PlannedRun], missing: Sequence[PlannedRun], overhead_s: float
+) -> str:
+    """What would be run: points, missing runs, and how long these take.
+
+    Args:
+        runs: those runs of the sweep that these hosts are for; `missing` are to be made.
+        overhead_s: of every run beyond measuring.
+    """
+    expected = expected_duration(sweep, missing, overhead_s)
+    run_here = {run.experiment for run in runs}
+    points = [point for point in sweep.points if point in run_here]
+    titles = "\n".join(f"  {point.title}" for point in points)
+    num_kept = len(runs) - len(missing)
+    kept = f" ({num_kept} are there already)" if num_kept else ""
+    every = sum(run.turn < sweep.profile.repetitions for run in runs)
+    more = " and more of the main comparison as time allows" if every < len(runs) else ""
+    return f"{len(points)} points, {every} runs{more}{kept}, {expected}:\n{titles}"

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from experiments.data_sets.encoded_images import UNDECODABLE, damaged, read_source
-from experiments.data_sets.files import entries
+from experiments.data_sets.encoded_images import UNDECODABLE, damaged, entries, read_source
 from experiments.data_sets.listing import (
     TEST,
     TRAINING,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from experiments.data_sets.encoded_images import EncodedImages
-from experiments.data_sets.files import SUFFIXES, entries
+from experiments.data_sets.encoded_images import SUFFIXES, EncodedImages, entries
 from experiments.data_sets.listing import TEST, TRAINING, VALIDATION, Example, Listing, Report
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import ExampleForm

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.data_sets.encoded_images import UNDECODABLE, EncodedImages
-from experiments.data_sets.files import entries
+from experiments.data_sets.encoded_images import UNDECODABLE, EncodedImages, entries
 from experiments.data_sets.listing import (
     TEST,
     TRAINING,

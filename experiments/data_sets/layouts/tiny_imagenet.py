@@ -14,8 +14,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.data_sets.encoded_images import EncodedImages
-from experiments.data_sets.files import entries, text_lines
+from experiments.data_sets.encoded_images import EncodedImages, entries, text_lines
 from experiments.data_sets.listing import TRAINING, VALIDATION, Example, Listing, Report
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import ExampleForm

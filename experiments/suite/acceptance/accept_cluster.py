@@ -19,8 +19,8 @@ from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.suite.weights.gate import GateRequest, run_gate
+from experiments.sweep.folder import check_writable
 from experiments.sweep.sweep import PROFILES, QUICK
-from experiments.sweep.writable import check_writable
 from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import site_kind

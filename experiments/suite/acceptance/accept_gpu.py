@@ -16,9 +16,9 @@ from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
 from experiments.suite.acceptance import gpu_checks, gpu_points
 from experiments.suite.acceptance.gpu_checks import Item, ItemVerdict
-from experiments.suite.weights.training import launch_again, train
-from experiments.sweep.session import Session, Workplace, open_session
-from experiments.sweep.writable import check_writable
+from experiments.suite.weights.gate import launch_again, train
+from experiments.sweep.folder import check_writable
+from experiments.sweep.session import Session, open_session
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import network_of
 from ps_allreduce.errors import LaunchError, UserError
@@ -30,7 +30,7 @@ from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import Values
-from ps_allreduce.terminal import echo
+from ps_allreduce.terminal import Terminal, echo
 
 NAME = "accept-gpu"
 
@@ -48,10 +48,9 @@ def accept_gpu(settings: LauncherSettings) -> int:
     os.environ.update(SETTINGS)
     check_writable(settings.results / NAME)
     folder = (settings.results / NAME).resolve()
-    with surroundings.launcher_of(settings) as launcher:
-        place = Workplace(launcher=launcher, sweep_dir=folder, commit=surroundings.source_state())
-        _require_gpus(launcher.host_facts())
-        launcher.check(replace(_reference(settings), resources=Resources(device=Device.GPU)))
+    with surroundings.workplace(settings, folder, Terminal(quiet=True)) as place:
+        _require_gpus(place.launcher.host_facts())
+        place.launcher.check(replace(_reference(settings), resources=Resources(device=Device.GPU)))
         items = []
         with open_session(place, NAME, gpu_points.PROFILE) as session:
             for item in go_through(session, settings):

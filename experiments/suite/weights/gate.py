@@ -1,12 +1,14 @@
 """The correctness gate for a model: `python -m experiments gate`.
 
-Decides the order of the runs, what is said of what cannot agree, and what is kept.  Which runs are
-compared is decided in `gate_arms`, and when they agree in `agreement`.
+Decides the order of the runs, which are made anew at every call, what is said of what cannot agree,
+and what is kept.  Which runs are compared is decided in `gate_arms`, and when they agree in
+`agreement`.
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +21,10 @@ from experiments.studies.defaults import default_cores
 from experiments.studies.scope import Scale, Scope
 from experiments.suite.weights import gate_arms
 from experiments.suite.weights.agreement import LIMIT, GateArm, GateVerdict, compare, render_arms
-from experiments.suite.weights.training import train
-from experiments.sweep.progress import SweepProgress, plain_console
-from experiments.sweep.session import Session, Workplace, open_session
+from experiments.sweep.folder import check_writable
+from experiments.sweep.progress import plain_console
+from experiments.sweep.session import Session, Workplace, open_session, run_uninterrupted
 from experiments.sweep.sweep import Profile
-from experiments.sweep.writable import check_writable
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import network_of
@@ -35,7 +36,7 @@ from ps_allreduce.point.workload import Scaling, Workload
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.variables import RunWeights
+from ps_allreduce.record.variables import RunWeights, load_weights
 from ps_allreduce.terminal import Terminal
 
 NAME = "gate"
@@ -112,17 +113,9 @@ def run_gate(request: GateRequest) -> int:
     """
     folder = request.launcher.results / NAME
     check_writable(folder)
-    console = plain_console()
-    workload = settle_model(request.workload, request.launcher.results, console)
+    workload = settle_model(request.workload, request.launcher.results, plain_console())
     request = replace(request, workload=workload)
-    launcher = surroundings.launcher_of(request.launcher)
-    with launcher, SweepProgress(console) as progress:
-        place = Workplace(
-            launcher=launcher,
-            sweep_dir=folder,
-            commit=surroundings.source_state(),
-            listener=progress,
-        )
+    with surroundings.workplace(request.launcher, folder) as place:
         result, path = _passed_through(request, place)
     _show(result, path)
     return 0 if result.holds else 1
@@ -273,3 +266,26 @@ def _show(result: GateResult, path: Path) -> None:
     reasons = [f"{arm.name}: {arm.reason}." for arm in result.arms if arm.reason]
     for sentence in (*reasons, *result.notes, f"Kept: {path}"):
         console.print(sentence)
+
+
+def launch_again(session: Session, point: Experiment, weights: Path | None = None) -> RunRecord:
+    """One more run of a point; every one is recorded.
+
+    Args:
+        weights: file that takes the weights.
+
+    Raises:
+        UserError: it cannot be run here, or the folder cannot be used.
+        LaunchError: the host has a fault that does not pass.
+        KeyboardInterrupt: somebody has ended the run.
+    """
+    session.place.launcher.check(point)
+    return run_uninterrupted(session, point, weights)
+
+
+def train(session: Session, point: Experiment) -> tuple[RunRecord, RunWeights | None]:
+    """The same, with the weights; None if it did not get so far."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.npz"
+        record = launch_again(session, point, path)
+        return record, load_weights(path) if path.exists() else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import plan
-from experiments.tuning import beforehand
+from experiments.tuning import command as tuning
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.record.files import iter_record_paths
@@ -25,7 +25,7 @@ WORDS = (
 @pytest.fixture(autouse=True)
 def without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes before a pilot; Horovod is there."""
-    monkeypatch.setattr(beforehand, "tuned_first", lambda request: request)
+    monkeypatch.setattr(tuning, "tuned_first", lambda request: request)
     monkeypatch.setattr(plan, "absence", lambda _: "")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from experiments.cli.plan import check_jobs_by_size, plan_sweep
+from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.settle import check_jobs_by_size
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices

@@ -16,10 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.data_sets import plan
 from experiments.data_sets.convert import Converted, convert
 from experiments.data_sets.layouts import LAYOUTS
-from experiments.data_sets.listing import Report
+from experiments.data_sets.listing import Report, plan
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import MANIFEST, read_manifest
 from tests import data_sets
@@ -192,5 +191,5 @@ def test_one_conversion_at_a_time(source: Path, tmp_path: Path) -> None:
 def test_files_hold_a_thousand_records_or_a_few(tmp_path: Path) -> None:
     source = data_sets.class_folders(tmp_path / "source", splits={"train": 24, "val": 1})
     listing = LAYOUTS["class-folders"].list_examples(source, lambda *_: None)
-    sizes = [(each.split, len(each.examples)) for each in plan.plan(listing)]
+    sizes = [(each.split, len(each.examples)) for each in plan(listing)]
     assert sizes == [("training", 8)] * 6 + [("validation", 2)]

@@ -15,10 +15,8 @@ from hypothesis import given
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
 from experiments.export.folder import PACKAGE, check_free, write_training
-from experiments.export.python_text import arguments_text, quoted
-from experiments.export.render import STARTS, render
-from experiments.export.tasks import task_lines
-from experiments.export.training import Start, Training
+from experiments.export.render import STARTS, arguments_text, quoted, render
+from experiments.export.training import Start, Training, task_lines
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles

@@ -116,7 +116,7 @@ def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
     left_s: float, launches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(now=1000.0)
-    monkeypatch.setattr("experiments.sweep.last_turn.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("experiments.sweep.execute.time.monotonic", lambda: clock.now)
     fake = FakeLauncher(on_launch=lambda _: clock.pass_s(10.0))
     listener = Estimates()
     place = Workplace(launcher=fake, sweep_dir=tmp_path, commit="0123456789ab", listener=listener)

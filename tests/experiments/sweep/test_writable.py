@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweep.writable import check_writable
+from experiments.sweep.folder import check_writable
 from ps_allreduce.errors import UserError
 
 
