@@ -30,7 +30,11 @@ from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
 from analysis.figures.names import file_names
 from analysis.figures.save import save_figures
-from analysis.predict.predict_commands import check_command, predict_command
+from analysis.predict.predict_commands import (
+    check_command,
+    literature_command,
+    predict_command,
+)
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.pages.pages import study_page, write_report
 from analysis.report.screen import show, show_two
@@ -158,6 +162,7 @@ def bench_load(folder: Path, records: int) -> None:
 
 cli.add_command(predict_command)
 cli.add_command(check_command)
+cli.add_command(literature_command)
 
 
 def _for_each_sweep(

@@ -17,7 +17,7 @@ from analysis.data.rows import moment
 from analysis.predict.calibration import usable
 from analysis.predict.prediction_check import check_predictions
 from analysis.predict.prediction_file import prediction_file, read_predictions, save_predictions
-from analysis.predict.prediction_text import show_check, show_predictions
+from analysis.predict.prediction_text import show_check, show_literature, show_predictions
 from analysis.predict.predictions import Question, predict
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import parse_rate
@@ -87,6 +87,15 @@ def check_command(folder: Path) -> None:
     write_json(path, found)
     show_check(found)
     echo(f"Figures: {path}")
+
+
+@click.command("literature")
+def literature_command() -> None:
+    """Fit the formulas to others' small measurements, and print the errors on their larger ones."""
+    # It fits for half a minute, with modules that other commands would only wait for.
+    from analysis.predict.literature import held_out
+
+    show_literature(held_out())
 
 
 def _is_asked(record: RunRecord, question: Question) -> bool:

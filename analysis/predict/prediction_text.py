@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from analysis.predict.literature import HeldOut
 from analysis.predict.prediction_check import Figures, PredictionCheck
 from analysis.predict.prediction_file import PredictionFile
 from analysis.predict.predictions import FURTHEST, Prediction
@@ -85,6 +86,28 @@ def show_check(found: PredictionCheck) -> None:
         "the time of a step, below 0 where the prediction was too fast.",
         markup=False,
     )
+
+
+def show_literature(data_sets: Sequence[HeldOut]) -> None:
+    """Print errors on what was not fitted, of every model."""
+    console = Terminal(highlight=False, width=_WIDTH)
+    names = ("data set", "fitted", "predicted", "rows", "model", "mean", "90th", "bias", "inside")
+    rows: list[list[str]] = []
+    for each in data_sets:
+        about = [each.name, each.fitted, each.predicted, str(each.rows)]
+        rows.append([*about, "this model", *_figures(each.own), f"{each.coverage_90:.0%}"])
+        for name, other in each.others.items():
+            rows.append([*[""] * len(about), name, *_figures(other), ""])
+    console.print(_table(names, rows))
+    for each in data_sets:
+        sizes = ", ".join(f"{own.mape:.1%} with {n}" for n, own in each.by_workers.items())
+        console.print(f"{each.name}: mean errors {sizes}.", markup=False)
+        if each.unknown:
+            console.print(f"{each.name}: not known is {each.unknown}.", markup=False)
+
+
+def _figures(own: Figures) -> list[str]:
+    return [f"{own.mape:.1%}", f"{own.p90:.1%}", f"{own.bias:+.1%}"]
 
 
 def _signed(value: float | None) -> str:
