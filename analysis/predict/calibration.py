@@ -170,20 +170,15 @@ def cluster_of(records: Sequence[RunRecord]) -> Cluster:
         UserError: nobody has seen what a worker computes alone.
     """
     alone = _alone(records)
-    own = alone[0].experiment
-    step = median(step_time_s(each) or 0.0 for each in alone)
-    last_s = median(_last_pass_s(each) for each in alone)
-    if own.workload.emulated is not None:
-        load = own.of_each.emulated
-        stated = load.forward_s + load.backward_s if load else 0.0
-        step, last_s = max(0.0, step - own.of_each.accumulation * stated), 0.0
+    own = (alone or records)[0].experiment
     is_shared = own.network is not None
     cores = float(max(each.total_cores for each in records))
     busy = [each.machine_busy - (each.foreign_load or 0.0) for each in alone if each.machine_busy]
     payloads = [link.bits_per_s for each in records for link in each.links]
+    forward_s, backward_s = _lone_passes(alone)
     return Cluster(
-        forward_s=max(0.0, step - last_s),
-        backward_s=last_s,
+        forward_s=forward_s,
+        backward_s=backward_s,
         examples=own.of_each.examples_per_step,
         spread=_spread(alone),
         link_share=_link_share(records),
@@ -195,16 +190,32 @@ def cluster_of(records: Sequence[RunRecord]) -> Cluster:
 
 
 def _alone(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Launches of a lone worker; those that send nothing at all come before others."""
+    """Launches of a lone worker; those that send nothing at all come before others.
+
+    What an emulated accelerator takes is stated, so there it may be none.
+    """
     lone = [each for each in records if each.experiment.num_workers == 1]
     silent = [each for each in lone if not each.experiment.strategy.communicates()]
     seen = [each for each in silent or lone if not flows_of(each)]
-    if not seen:
+    if not seen and records[0].experiment.workload.emulated is None:
         raise UserError(
             "no launch of a single worker is here, and nothing else tells what a worker computes "
             "alone: predict from a sweep that has some, as compare and ps-sweep do."
         )
     return seen
+
+
+def _lone_passes(alone: Sequence[RunRecord]) -> tuple[float, float]:
+    """The step up to its last backward pass, and that pass; of emulation what is not stated."""
+    if not alone:
+        return 0.0, 0.0
+    own = alone[0].experiment.of_each
+    step = median(step_time_s(each) or 0.0 for each in alone)
+    if own.emulated is not None:
+        stated_s = own.accumulation * (own.emulated.forward_s + own.emulated.backward_s)
+        return max(0.0, step - stated_s), 0.0
+    last_s = median(_last_pass_s(each) for each in alone)
+    return max(0.0, step - last_s), last_s
 
 
 def _last_pass_s(record: RunRecord) -> float:
@@ -218,9 +229,8 @@ def _last_pass_s(record: RunRecord) -> float:
 def _spread(alone: Sequence[RunRecord]) -> float:
     """From the median and the 95th percentile, as if steps were normal."""
     known = [each.metrics for each in alone if each.metrics is not None]
-    return fmean(
-        max(0.0, (each.step_time_p95_s / each.step_time_p50_s - 1.0) / SIDE) for each in known
-    )
+    ratios = [each.step_time_p95_s / each.step_time_p50_s for each in known]
+    return fmean(max(0.0, (each - 1.0) / SIDE) for each in ratios) if ratios else 0.0
 
 
 def _lone_cores(own: Experiment, cores: float, busy: Sequence[float]) -> float:

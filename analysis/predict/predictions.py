@@ -230,7 +230,10 @@ def _limit(load: Load, made: Fit) -> str:
         parts = {"computation": _alone_s(load)}
     else:
         links, processors = load.network_s, load.messages_s
-        parts = {"computation": _alone_s(load) * load.crowd}
+        computed_s = _alone_s(load) * load.crowd
+        # Where workers want more processors than there are, these are what computation waits for.
+        processors = max(processors, computed_s if load.crowd > 1.0 else 0.0)
+        parts = {"computation": 0.0 if load.crowd > 1.0 else computed_s}
     parts |= {"links": made.stretch * links, "processors": processors}
     return max(parts, key=parts.__getitem__)
 

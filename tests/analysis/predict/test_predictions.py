@@ -23,6 +23,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 from tests.analysis.predict.simulated import RATE, launch, point, sweep
 
@@ -148,10 +149,21 @@ def test_failed_launches_and_larger_ones_are_not_learned_from(launches: list[Run
     assert {each.experiment.num_workers for each in usable(launches, most_workers=2)} == {1, 2}
 
 
-def test_without_a_lone_worker_nothing_is_predicted(launches: list[RunRecord]) -> None:
+def test_without_a_lone_worker_only_emulated_computation_is_known(
+    launches: list[RunRecord],
+) -> None:
     crowd = [each for each in launches if each.experiment.num_workers > 1]
+    assert predict(served(crowd), Question(workers=(8,))).points
+    real = [
+        replace(
+            each,
+            experiment=(own := replace(each.experiment, workload=Workload(batch_per_worker=8))),
+            experiment_id=own.experiment_id,
+        )
+        for each in crowd
+    ]
     with pytest.raises(UserError, match="single worker"):
-        predict(crowd, Question(workers=(8,)))
+        predict(real, Question(workers=(8,)))
     alone = [each for each in launches if each.experiment.num_workers == 1]
     with pytest.raises(UserError, match="nothing to predict from"):
         predict(alone, Question(workers=(8,)))
