@@ -66,7 +66,8 @@ MEANINGS: Mapping[tuple[str, ...], str] = {
 _SETTINGS = """
 strategy num_ps layout placement split_bytes ps_per_host coordinator collective bytes_per_pack
 group_bytes cut_bytes in_flight gradients_on_wire host_aggregation staleness steps_per_dispatch
-join_rounds altered fusion_bytes cycle_ms threads_per_worker evaluation evaluation_batches
+join_rounds altered embeddings table_rows fusion_bytes cycle_ms threads_per_worker evaluation
+evaluation_batches
 """
 
 #: Conditions that users ask for under a shorter name.

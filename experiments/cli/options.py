@@ -39,11 +39,12 @@ from launchers.cli.types import (
     parse_whole,
     size_text,
 )
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, Horovod
-from ps_allreduce.point.strategies.base import Altered, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.record.choices import ExchangeMode
 
@@ -113,6 +114,18 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
     ),
     stated_option(
         "--steps-per-dispatch", WHOLE, f"{_users_of('steps_per_dispatch')}: steps in one go.", 1
+    ),
+    stated_option(
+        "--embeddings",
+        one_of(Embeddings),
+        "What is exchanged of tables: all of it, or the rows looked up.",
+        Embeddings.DENSE,
+    ),
+    stated_option(
+        "--table-rows",
+        one_of(RowRule),
+        "Rows of tables on servers, with sparse embeddings.",
+        RowRule.MODULO,
     ),
     stated_option(
         "--fusion-bytes",

@@ -142,6 +142,9 @@ class ProgramBackend(Backend):
         """Build the program, and then what trains it."""
         program = make_program(self._experiment, data_dir)
         self.variables, self._sparse = program.variables, program.sparse
+        self._in_order = program.in_order
+        #: Variables that are exchanged whole, of which tables count as not trained.
+        self._whole = program.exchanged_whole()
         self.build(program)
 
     @abstractmethod
@@ -170,7 +173,11 @@ def make_program(experiment: Experiment, data_dir: Path) -> Program:
     """The computation that the experiment's workload asks for."""
     load = experiment.of_each
     kind = RealProgram if load.emulated is None else EmulatedProgram
-    return kind(load, experiment.num_workers, data_dir, experiment.evaluation)
+    program = kind(load, experiment.num_workers, data_dir, experiment.evaluation)
+    if experiment.strategy.is_sparse:
+        assert isinstance(program, RealProgram)
+        program.look_up_rows()
+    return program
 
 
 def sparse_gradient(variable: keras.Variable, looked_up: int | None) -> SparseGradient:

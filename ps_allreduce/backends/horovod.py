@@ -79,7 +79,9 @@ class HorovodBackend(LocalWorker):
         hvd.init()
         self._workers = Ranked(COMPUTE[self._experiment.resources.device])
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+    def exchange(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
         """Apply the mean over all workers."""
         means = [
             hvd.allreduce(gradient, op=hvd.Average, name=f"gradient_{number}")

@@ -31,8 +31,11 @@ from ps_allreduce.backends.worker_step import (
     trace_evaluation,
     trace_step,
 )
+from ps_allreduce.exchange.own_tables import GatheredMeans, OwnTables
 from ps_allreduce.exchange.replica import Alone, Mirrored, PackedMeans, Replica, RingMeans
+from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.exchange.steps import Exchanged, traced_function
+from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.variables import MessageRecord
 from ps_allreduce.workloads.program import Program
@@ -52,6 +55,7 @@ class LocalWorker(ProgramBackend):
         """Create variables, their slots and the worker's own resources."""
         rule = update_rule(self._experiment.workload.optimizer)
         self._replica = Replica(program.initial_values(), rule, self._workers.make_variable)
+        self._tables = self._make_tables(program, rule)
         self._worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
         place = self._workers.place
         # In the scope of the step, which looks for the resources there.
@@ -68,9 +72,26 @@ class LocalWorker(ProgramBackend):
         self._step = traced_function(place(step))
         self._evaluate = traced_function(place(evaluate))
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+    def _make_tables(self, program: Program, rule: UpdateRule) -> OwnTables | None:
+        """The worker's own copy of tables that rows are looked up in."""
+        if program.lookups is None:
+            return None
+        stack = Stack(rows=program.lookups.rows)
+        tables = OwnTables(stack, program.table_values(), rule, self._workers.make_variable)
+        program.look_up_in(stack, tables.fetch)
+        return tables
+
+    def exchange(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
         """Apply the gradients to this worker's own copy."""
-        return self.apply(gradients, gradients, gradients)
+        return self._with_tables(self.apply(gradients, gradients, gradients), table_gradient)
+
+    def _with_tables(self, exchanged: Exchanged, gradient: tf.IndexedSlices | None) -> Exchanged:
+        """Apply a gradient of rows, each once, as well."""
+        if self._tables is None or gradient is None:
+            return exchanged
+        return exchanged.also([self._tables.apply(gradient)])
 
     def apply(
         self, units: list[tf.Tensor], ready: list[tf.Tensor], gradients: list[tf.Tensor]
@@ -107,11 +128,14 @@ class LocalWorker(ProgramBackend):
 
     def weight_checksums(self) -> list[int]:
         """One exact sum per variable."""
-        return [int(checksum(variable.read_value())) for variable in self._replica.variables]
+        tables = [] if self._tables is None else [self._tables.variable]
+        variables = [*self._replica.variables, *tables]
+        return [int(checksum(variable.read_value())) for variable in variables]
 
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """This worker's copy."""
-        return self._replica.read()
+        tables = [] if self._tables is None else self._tables.read()
+        return self._in_order(self._replica.read(), tables)
 
 
 class MirroredWorker(LocalWorker):
@@ -152,15 +176,21 @@ class AllReduceBackend(MirroredWorker):
             shapes = [tuple(variable.shape) for variable in self._replica.variables]
             messages = self._wire.messages
             self._means = RingMeans(shapes, messages, self._experiment.num_workers)
+        if program.lookups is not None:
+            self._rows = GatheredMeans(self._experiment.num_workers, program.lookups.width)
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+    def exchange(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
         """Apply the mean over all workers."""
         combined = self._means.combine(gradients)
-        return self.apply(combined.units, combined.ready, combined.gradients)
+        applied = self.apply(combined.units, combined.ready, combined.gradients)
+        mean = table_gradient and self._rows.combine(table_gradient)
+        return self._with_tables(applied, mean)
 
     def messages(self) -> list[MessageRecord]:
         """One per bucket; with TensorFlow's packs one per variable, as before packing."""
         if isinstance(self._means, PackedMeans):
             return self.message_per_variable()
-        names = [spec.name for spec in self.variables if spec.trainable]
+        names = [spec.name for spec in self._whole if spec.trainable]
         return recorded_buckets(self._means.buckets, names)

@@ -38,9 +38,12 @@ from ps_allreduce.exchange.asynchronous import AsynchronousExchange
 from ps_allreduce.exchange.buckets import Messages, holders
 from ps_allreduce.exchange.listening import wait_for_servers
 from ps_allreduce.exchange.served import ServedVariables
+from ps_allreduce.exchange.served_tables import ServedTables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
+from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.exchange.synchronous import SynchronousExchange
+from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
 from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.point.strategies.servers import ParameterServers
@@ -82,9 +85,10 @@ class ServerBackend(ProgramBackend):
         """Place the variables and create every worker's own resources."""
         servers, messages = self._servers, self._wire.messages
         split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
-        self._plan = make_plan(servers.placement, program.variables, servers.num_ps, split_bytes)
+        self._plan = make_plan(servers.placement, self._whole, servers.num_ps, split_bytes)
         self._program = program
         rule = update_rule(self._experiment.workload.optimizer)
+        self._tables = self._make_tables(program, rule)
         values = program.initial_values()
         self._served = ServedVariables(self._plan.shards, messages, rule, values)
         self._exchange = self._make_exchange(self._served, messages)
@@ -96,6 +100,17 @@ class ServerBackend(ProgramBackend):
         )
         for worker in range(self._experiment.num_workers):
             self._initialise_on(worker)
+
+    def _make_tables(self, program: Program, rule: UpdateRule) -> ServedTables | None:
+        """Place the rows of tables that are looked up in."""
+        if program.lookups is None:
+            return None
+        num_ps, rule_of_rows = self._servers.num_ps, self._servers.table_rows
+        assert rule_of_rows is not None
+        stack = Stack(rows=program.lookups.rows, num_servers=num_ps, rule=rule_of_rows)
+        tables = ServedTables(stack, program.table_values(), rule)
+        program.look_up_in(stack, tables.fetch)
+        return tables
 
     def _initialise_on(self, worker: int) -> None:
         """Traced outside of any device scope, and once for all workers if the program lets us."""
@@ -148,14 +163,16 @@ class ServerBackend(ProgramBackend):
     def weight_checksums(self) -> list[int]:
         """One exact sum per bucket, computed on its server."""
         sums = []
-        for variable in self._served.variables:
+        tables = [] if self._tables is None else self._tables.variables
+        for variable in (*self._served.variables, *tables):
             with tf.device(variable.device):
                 sums.append(int(checksum(variable.read_value())))
         return sums
 
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """Whole variables, fetched to the chief."""
-        return self._served.read_whole()
+        tables = [] if self._tables is None else self._tables.read_whole()
+        return self._in_order(self._served.read_whole(), tables)
 
     def placement(self) -> tuple[Plan, Held] | None:
         """The plan, and what devices hold of it."""
@@ -196,6 +213,7 @@ class AsynchronousBackend(ServerBackend):
             self._coordinator,
             strategy.staleness,
             strategy.steps_per_dispatch,
+            self._tables,
         )
 
 
@@ -220,4 +238,5 @@ class SynchronousBackend(ServerBackend):
             self._servers.num_ps,
             self._device,
             hosts,
+            self._tables,
         )

@@ -128,16 +128,16 @@ def trace_step(
     """A step that observes itself and returns its row, or the bare step to compare it with."""
     if not recorded:
         out = run_program(program, values())
-        with tf.control_dependencies(exchange(out.gradients).done):
+        with tf.control_dependencies(exchange(out.gradients, out.table_gradient).done):
             # TensorFlow may leave out a loss that is only waited for, and training yields one.
             return tf.identity(out.loss)
     pulled = values()
     # TensorFlow hands every operation that waits for nothing to a thread of its own.  So the first
     # clock waits for a value, which is on the worker already, and the worker's number for a clock.
     start = now_after(pulled[:1])
-    pulled_at = now_after([start, *pulled])
     out = run_program(program, pulled)
-    exchanged = exchange(out.gradients)
+    pulled_at = now_after([start, *pulled, *out.arrived])
+    exchanged = exchange(out.gradients, out.table_gradient)
     end = now_after(exchanged.done)
     with tf.device(HOST), tf.control_dependencies([start]):
         worker = WORKER.read(WORKER.handle())

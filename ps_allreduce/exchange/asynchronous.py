@@ -22,6 +22,7 @@ from tensorflow.types.experimental import ConcreteFunction
 from .buckets import Messages
 from .private_api import leave_on_worker, value_on_worker
 from .served import ServedVariables
+from .served_tables import ServedTables
 from .servers import ServerExchange, raise_first
 from .steps import Exchanged, Step, traced_function, worker_device
 from .worker_local import HOST
@@ -78,16 +79,23 @@ class AsynchronousExchange(ServerExchange):
         coordinator: Any,
         staleness: int | None = None,
         steps_per_dispatch: int = 1,
+        tables: ServedTables | None = None,
     ) -> None:
         """`coordinator` is TensorFlow's; a `staleness` of None is no bound."""
-        super().__init__(served, messages, num_workers, device)
+        super().__init__(served, messages, num_workers, device, tables)
         self._coordinator = coordinator
         self._staleness, self._steps_per_dispatch = staleness, steps_per_dispatch
         self._pool = ThreadPoolExecutor(num_workers)
 
-    def _exchange_each(self, gradients: list[tf.Tensor]) -> Exchanged:
+    def _exchange_each(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
         """Apply each bucket's gradient on its server, and read the new value at once."""
-        return self._exchange(gradients, lambda units: self._send(units, self._apply))
+        exchanged = self._exchange(gradients, lambda units: self._send(units, self._apply))
+        if self._tables is None or table_gradient is None:
+            return exchanged
+        parts = enumerate(self._tables.slices(table_gradient))
+        return exchanged.also([self._tables.apply(server, part) for server, part in parts])
 
     def _apply(self, number: int, gradient: tf.Tensor) -> tuple[tf.Operation, tf.Operation]:
         done = self.served.update(number, gradient)

@@ -19,7 +19,10 @@ class BatchOutputs:
 
     Attributes:
         loss: scalar float32, mean over the examples.
-        gradients: one per trainable variable, in creation order.
+        gradients: one per trainable variable, in creation order; with sparse embeddings those of
+            tables are left out.
+        table_gradient: of the rows that were looked up, each once; None without sparse embeddings.
+        arrived: rows that were fetched to compute with.
         state: new values of the worker's own state.
         moments: float64 scalars, as many for each batch.
         releases: float64 scalars of the last batch.
@@ -30,6 +33,8 @@ class BatchOutputs:
     state: list[tf.Tensor]
     moments: list[tf.Tensor] = field(default_factory=list)
     releases: list[tf.Tensor] = field(default_factory=list)
+    table_gradient: tf.IndexedSlices | None = None
+    arrived: list[tf.Tensor] = field(default_factory=list)
 
 
 #: A batch, from the worker's own state.

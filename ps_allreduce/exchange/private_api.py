@@ -60,7 +60,14 @@ require(keras.Layer, "keras.Layer", "_flatten_layers")
 #: Operations that TensorFlow may not put in order while it traces a step.  The last are handles of
 #: what a worker finds by name.
 UNORDERED = frozenset(
-    {"Timestamp", "CollectiveReduceV2", "VarHandleOp", "IteratorV2", "FIFOQueueV2"}
+    {
+        "Timestamp",
+        "CollectiveReduceV2",
+        "CollectiveGatherV2",
+        "VarHandleOp",
+        "IteratorV2",
+        "FIFOQueueV2",
+    }
 )
 
 

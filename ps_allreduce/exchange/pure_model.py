@@ -125,23 +125,27 @@ class PureModel:
         values: Sequence[tf.Tensor],
         note: Callable[[str], None] = lambda _: None,
         sparse: Callable[[keras.Variable, tf.IndexedSlices], None] = lambda *_: None,
+        rows: Sequence[tf.Tensor] = (),
     ) -> list[tf.Tensor]:
         """Of the loss, each in the shape of its value, which the tape has watched.
 
         Args:
+            rows: of tables, whose gradients come last.
             note: told in a sentence what had to be done for that.
             sparse: told of every gradient that was sparse.
         """
         scale = FLOAT16_LOSS_SCALE if "float16" in self.computes_in else None
         scaled = None if scale is None else tf.constant(scale)
-        found = tape.gradient(loss, list(values), output_gradients=scaled)
-        for variable, gradient in zip(self.trainable, found, strict=True):
+        found = tape.gradient(loss, [*values, *rows], output_gradients=scaled)
+        whole, of_rows = found[: len(values)], found[len(values) :]
+        for variable, gradient in zip(self.trainable, whole, strict=True):
             if isinstance(gradient, tf.IndexedSlices):
                 sparse(variable, gradient)
         dense = [
             _dense(variable, gradient, value, note)
-            for variable, gradient, value in zip(self.trainable, found, values, strict=True)
+            for variable, gradient, value in zip(self.trainable, whole, values, strict=True)
         ]
+        dense += [tf.convert_to_tensor(gradient) for gradient in of_rows]
         return dense if scale is None else [gradient / scale for gradient in dense]
 
     @property

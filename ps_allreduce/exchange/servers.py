@@ -20,6 +20,7 @@ from .buckets import Messages
 from .packing import hold
 from .private_api import memory_device
 from .served import ServedVariables
+from .served_tables import ServedTables
 from .steps import Exchanged, Step, on_device, server_device
 from .worker_local import LocalVariable, assign
 
@@ -78,10 +79,15 @@ class ServerExchange(ABC):
     """What a chief makes workers and servers do."""
 
     def __init__(
-        self, served: ServedVariables, messages: Messages, num_workers: int, device: str
+        self,
+        served: ServedVariables,
+        messages: Messages,
+        num_workers: int,
+        device: str,
+        tables: ServedTables | None = None,
     ) -> None:
-        """`device` is that on which workers compute."""
-        self.served = served
+        """`device` is that on which workers compute; `tables` hold rows that are looked up."""
+        self.served, self._tables = served, tables
         self._messages, self._num_workers, self._device = messages, num_workers, device
         self._values = [
             LocalVariable(f"value/{i}", tf.float32, shape) for i, shape in enumerate(served.shapes)

@@ -10,8 +10,8 @@ worker that executes them.  What stays on the processors says so where it is mad
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
@@ -38,12 +38,23 @@ class Exchanged:
     pulled: Milestones
     done: Milestones
 
+    def also(self, done: Milestones) -> Exchanged:
+        """The same with more that the next step needs."""
+        return replace(self, done=[*self.done, *done])
+
 
 #: The trainable variables, whole, in creation order, as the worker holds them.
 Values = Callable[[], list[tf.Tensor]]
 
-#: Combines and applies the gradients, and brings the new values to the worker.
-Exchange = Callable[[list[tf.Tensor]], Exchanged]
+
+class Exchange(Protocol):
+    """Combines and applies gradients, and brings the new values to the worker."""
+
+    def __call__(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
+        """The last is of the rows that a step has looked up, each once; they are not brought."""
+
 
 #: Traces a step; what it returns stays on the worker until it is fetched.
 Step = Callable[[Values, Exchange], tf.Tensor]

@@ -19,6 +19,7 @@ from tensorflow.types.experimental import ConcreteFunction
 from .aggregation import HostGroup, add_gradient, make_accumulator, take_mean
 from .buckets import Messages
 from .served import ServedVariables
+from .served_tables import ServedTables, SynchronousTables
 from .servers import Sent, ServerExchange, raise_first
 from .steps import Exchanged, Step, server_device, traced_function, worker_device
 from .worker_local import LocalTurn
@@ -40,6 +41,7 @@ class SynchronousExchange(ServerExchange):
         num_servers: int,
         device: str,
         hosts: Sequence[Sequence[int]] = (),
+        tables: ServedTables | None = None,
     ) -> None:
         """Create accumulators and token queues.
 
@@ -47,7 +49,7 @@ class SynchronousExchange(ServerExchange):
             device: on which workers compute.
             hosts: the workers of every host, for host aggregation.
         """
-        super().__init__(served, messages, num_workers, device)
+        super().__init__(served, messages, num_workers, device, tables)
         self._num_servers = num_servers
         workers, numbers = range(num_workers), range(len(served.buckets))
         self._accumulators = [self._make_accumulator(number) for number in numbers]
@@ -60,6 +62,10 @@ class SynchronousExchange(ServerExchange):
             else self._groups[worker].values[worker]
             for worker in workers
         ]
+        self._rows = None if tables is None else SynchronousTables(tables, num_workers)
+        if self._rows is not None:
+            for queues, tokens in zip(self._queues, self._rows.tokens, strict=True):
+                queues += tokens
         self._apply: list[ConcreteFunction] = []
         self._pool = ThreadPoolExecutor(CALLS_AHEAD * (num_workers + num_servers))
 
@@ -121,8 +127,18 @@ class SynchronousExchange(ServerExchange):
 
     def _worker_step(self, worker: int, step: Step) -> Callable[..., tf.Tensor]:
         def in_turn(*queues: tf.Tensor) -> tf.Tensor:
-            def exchange(gradients: list[tf.Tensor]) -> Exchanged:
-                return self._exchange(gradients, lambda units: self._send_as(worker, units, queues))
+            of_buckets = queues[: len(self.served.buckets)]
+            of_rows = queues[len(of_buckets) :]
+
+            def exchange(
+                gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+            ) -> Exchanged:
+                exchanged = self._exchange(
+                    gradients, lambda units: self._send_as(worker, units, of_buckets)
+                )
+                if self._rows is None or table_gradient is None:
+                    return exchanged
+                return exchanged.also(self._rows.send(table_gradient, of_rows))
 
             with tf.control_dependencies([TURN.take()]):
                 row = step(self.values, exchange)
@@ -168,6 +184,8 @@ class SynchronousExchange(ServerExchange):
                     )
                     for worker in self._senders
                 ]
+        if self._rows is not None:
+            done += self._rows.apply_mean(server)
         with tf.control_dependencies(done):
             return tf.constant(0)
 

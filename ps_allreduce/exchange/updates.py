@@ -29,6 +29,18 @@ class UpdateRule(ABC):
     def slots(self, shape: Shape) -> tuple[Shape, ...]:
         """The shapes of the slots of a variable; all are float32."""
 
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """Change rows of a variable and of its slots, in time of the rows of the gradient.
+
+        The gradient has every row once.  Others do not change, as if their gradient were zero.
+
+        Raises:
+            NotImplementedError: the rule changes other rows too.
+        """
+        raise NotImplementedError(f"{type(self).__name__} changes rows that have no gradient")
+
     @abstractmethod
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
@@ -55,6 +67,16 @@ class SgdRule(UpdateRule):
         """Change the variable."""
         return tf.raw_ops.ResourceApplyGradientDescent(
             var=variable, alpha=self.learning_rate, delta=gradient, use_locking=True
+        )
+
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """Change rows of the variable."""
+        return tf.raw_ops.ResourceScatterSub(
+            resource=variable,
+            indices=gradient.indices,
+            updates=self.learning_rate * gradient.values,
         )
 
 
@@ -115,6 +137,20 @@ class AdagradRule(UpdateRule):
             lr=self.learning_rate,
             epsilon=self.epsilon,
             grad=gradient,
+            use_locking=True,
+        )
+
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """Change rows of the sum, then those of the variable."""
+        return tf.raw_ops.ResourceSparseApplyAdagradV2(
+            var=variable,
+            accum=slots[0],
+            lr=self.learning_rate,
+            epsilon=self.epsilon,
+            grad=gradient.values,
+            indices=gradient.indices,
             use_locking=True,
         )
 

@@ -61,8 +61,7 @@ class Experiment:
                 "leave --evaluation-batches out."
             )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
-        if refusal := self.strategy.refusal(self.workload):
-            raise UserError(refusal)
+        self.strategy.check_trains(self.workload)
 
     @property
     def num_ps(self) -> int:

@@ -19,6 +19,7 @@ class Rule(Columns):
     Attributes:
         applied_by: the class in `exchange.updates`; its settings have the same names.
         keras_class: the same in `keras.optimizers`.
+        leaves_rows: a row without a gradient stays as it is.
     """
 
     __slots__ = ()
@@ -26,6 +27,7 @@ class Rule(Columns):
     kind_column: ClassVar[str | None] = "optimizer"
     applied_by: ClassVar[str]
     keras_class: ClassVar[str]
+    leaves_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name, number in asdict(cast(Any, self)).items():
@@ -44,6 +46,7 @@ class Sgd(Rule):
     kind: ClassVar[str] = "sgd"
     applied_by: ClassVar[str] = "SgdRule"
     keras_class: ClassVar[str] = "SGD"
+    leaves_rows: ClassVar[bool] = True
 
     learning_rate: float = 0.01
 
@@ -76,6 +79,7 @@ class Adagrad(Rule):
     kind: ClassVar[str] = "adagrad"
     applied_by: ClassVar[str] = "AdagradRule"
     keras_class: ClassVar[str] = "Adagrad"
+    leaves_rows: ClassVar[bool] = True
 
     learning_rate: float = 0.001
     initial_accumulator_value: float = 0.1

@@ -18,6 +18,7 @@ from ps_allreduce.point.accelerators import Jitter
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, Synthetic, check_serves
 from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.models import Model
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel, Unit
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.optimizers import Momentum, Optimizer
@@ -176,6 +177,28 @@ class Workload:
                 f"a worker that takes the batches of {dealt_to} takes equally many of each: "
                 f"accumulation {self.accumulation} is no multiple of it."
             )
+
+    def sparse_refusal(self) -> str:
+        """Why embeddings cannot be sparse, in a sentence; empty if they can."""
+        if not isinstance(self.model, RecommenderModel):
+            return (
+                f"model {self.model.name} is trained with dense embeddings: of sparse ones the "
+                f"suite has {', '.join(RECOMMENDERS)}. Leave --embeddings sparse out."
+            )
+        if self.emulated is not None:
+            return "an emulated accelerator looks no rows up: leave --embeddings sparse out."
+        if self.accumulation > 1:
+            return (
+                "sparse embeddings are exchanged after every batch: leave accumulation "
+                f"{self.accumulation} or --embeddings sparse out."
+            )
+        if not self.optimizer.leaves_rows:
+            return (
+                f"optimizer {self.optimizer.kind} changes rows that nobody has looked up, so "
+                "sparse embeddings would be another training: use sgd or adagrad, or leave "
+                "--embeddings sparse out."
+            )
+        return ""
 
     @property
     def read_size(self) -> int | None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.batches import BatchOutputs
 from ps_allreduce.exchange.drawn_examples import DrawnExamples, rows_indexed_by
+from ps_allreduce.exchange.lookups import LookedUp, TableLookups
 from ps_allreduce.exchange.private_api import metric_variables
 from ps_allreduce.exchange.pure_model import PureModel, training_loss
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
@@ -146,6 +147,18 @@ class RealProgram(Program):
             for index, value in enumerate(self._state_values)
         )
 
+    def look_up_rows(self) -> None:
+        """From now on compute with rows of tables, and tell their gradients apart.
+
+        Raises:
+            UserError: the model's tables do not allow it.
+        """
+        try:
+            self.lookups = TableLookups(self._pure)
+        except ValueError as error:
+            raise UserError(f"model {self._workload.model.name}: {error}.") from error
+        self._pure = self.lookups.dense
+
     def _create_state(self) -> list[tf.Operation]:
         return [
             assign(variable.handle(), tf.constant(value, variable.dtype))
@@ -162,16 +175,52 @@ class RealProgram(Program):
         examples = self.iterators[0].next(iterators[0])
         input_ready = now_after(examples)
         batch = tf.nest.pack_sequence_as(self._structure, examples)
+        found = self._look_up(batch, values, state, training=True)
+        rows = [] if found is None else [found.rows]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(values)
-            loss, changed = self._pure.loss(batch, values, state)
-        gradients = self._pure.gradients(tape, loss, values, self._note, self._see)
+            tape.watch([*values, *rows])
+            loss, changed = self._loss(batch, values, state, found, training=True)
+        gradients = self._pure.gradients(tape, loss, values, self._note, self._see, rows)
         return BatchOutputs(
             loss=loss,
-            gradients=gradients,
+            gradients=gradients[: len(values)],
             state=changed,
             moments=[input_ready, now_after([loss]), now_after(gradients)],
+            table_gradient=found and tf.IndexedSlices(gradients[-1], found.numbers),
+            arrived=rows,
         )
+
+    def _look_up(
+        self,
+        batch: Any,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        *,
+        training: bool,
+    ) -> LookedUp | None:
+        """The rows of a batch; None where tables are among the values."""
+        if self.lookups is None:
+            return None
+        return self.lookups.look_up(
+            self._stack,
+            lambda: self._pure.loss(batch, values, state, training=training),
+            self._fetch,
+        )
+
+    def _loss(
+        self,
+        batch: Any,
+        values: Sequence[tf.Tensor],
+        state: Sequence[tf.Tensor],
+        found: LookedUp | None,
+        *,
+        training: bool,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Loss and state, as `PureModel.loss` gives them."""
+        if self.lookups is None or found is None:
+            return self._pure.loss(batch, values, state, training=training)
+        with self.lookups.serving(found):
+            return self._pure.loss(batch, values, state, training=training)
 
     def evaluate(
         self,
@@ -183,7 +232,8 @@ class RealProgram(Program):
         examples = self.evaluation_iterators[0].next(iterators[0])
         input_ready = now_after([*values[:1], *examples])
         batch = tf.nest.pack_sequence_as(self._structure, examples)
-        loss, _ = self._pure.loss(batch, values, state, training=False)
+        found = self._look_up(batch, values, state, training=False)
+        loss, _ = self._loss(batch, values, state, found, training=False)
         return loss, input_ready
 
     def _note(self, sentence: str) -> None:

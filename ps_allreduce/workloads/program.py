@@ -17,8 +17,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.exchange.batches import BatchOutputs, run_batches
+from ps_allreduce.exchange.lookups import Fetch, TableLookups
+from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
 from ps_allreduce.point.measurement import Evaluation
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
@@ -71,9 +74,43 @@ class Program(ABC):
             LocalIterator("evaluation/input", tf.nest.flatten(self._structure)),
         )
 
+    #: What is looked up in tables, where only that is exchanged of them.
+    lookups: TableLookups | None = None
+
+    def look_up_in(self, stack: Stack, fetch: Fetch) -> None:
+        """Say where rows are and who brings them, before a step is traced."""
+        self._stack, self._fetch = stack, fetch
+
+    def table_values(self) -> list[npt.NDArray[np.float32]]:
+        """Initial values of the tables that rows are looked up in."""
+        positions = self.lookups.positions if self.lookups else []
+        whole = self._model.pure.values()
+        return [whole[position] for position in positions]
+
+    def in_order(
+        self, values: Sequence[npt.NDArray[np.float32]], tables: Sequence[npt.NDArray[np.float32]]
+    ) -> list[npt.NDArray[np.float32]]:
+        """All trainable variables in creation order, from those that are exchanged whole."""
+        whole = list(values)
+        positions = self.lookups.positions if self.lookups else []
+        for position, table in zip(positions, tables, strict=True):
+            whole.insert(position, table)
+        return whole
+
+    def exchanged_whole(self) -> tuple[VariableSpec, ...]:
+        """All variables, of which tables that rows are looked up in are not exchanged."""
+        positions = set(self.lookups.positions if self.lookups else [])
+        trained = (i for i, spec in enumerate(self.variables) if spec.trainable)
+        tables = {index for position, index in enumerate(trained) if position in positions}
+        return tuple(
+            replace(spec, trainable=False) if index in tables else spec
+            for index, spec in enumerate(self.variables)
+        )
+
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
-        """Initial values of the trainable variables, equal for equal seeds."""
-        return self._model.pure.values()
+        """Of the trainable variables that are exchanged whole, equal for equal seeds."""
+        pure = self._model.pure if self.lookups is None else self.lookups.dense
+        return pure.values()
 
     def initialise(self, worker: WorkerIndex) -> list[tf.Operation]:
         """Create state and iterators on the worker that executes this."""

@@ -19,7 +19,9 @@ import tensorflow as tf
 
 from ps_allreduce.backends.contract import COMPUTE
 from ps_allreduce.backends.local_worker import AllReduceBackend, LocalWorker
+from ps_allreduce.exchange import own_tables, served_tables
 from ps_allreduce.exchange.asynchronous import AsynchronousExchange
+from ps_allreduce.exchange.lookups import summed
 from ps_allreduce.exchange.replica import RingMeans
 from ps_allreduce.exchange.steps import Exchanged
 from ps_allreduce.exchange.synchronous import SynchronousExchange
@@ -156,11 +158,32 @@ def out_of_memory() -> None:
     RealProgram.batch = greedy  # type: ignore[method-assign, assignment]
 
 
+def repeated_rows() -> None:
+    """What several workers have sent of one row is not summed up before it is applied."""
+
+    def as_it_is(slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        return slices
+
+    for module in (served_tables, own_tables):
+        setattr(module, summed.__name__, as_it_is)
+
+
+def order_of_shards() -> None:
+    """Rows come back one server after the other, as from `tf.gather` of a ShardedVariable."""
+
+    def by_shard(_: Any, rows: list[tf.Tensor]) -> tf.Tensor:
+        return tf.concat(rows, 0)
+
+    setattr(served_tables, "tf", SimpleNamespace(**{**vars(tf), "dynamic_stitch": by_shard}))  # noqa: B010
+
+
 PATCHES: dict[str, Callable[[], None]] = {
     "sum_instead_of_mean": sum_instead_of_mean,
     "no_exchange": no_exchange,
     "lost_gradient": lost_gradient,
     "early_read": early_read,
+    "repeated_rows": repeated_rows,
+    "order_of_shards": order_of_shards,
     "slow_worker": slow_worker,
     "slow_asynchronous_worker": slow_asynchronous_worker,
     "failing_dispatch": failing_dispatch,

@@ -235,8 +235,8 @@ def notes(scope: Scope, variables: Sequence[VariableSpec]) -> Iterator[str]:
     (workload,), (workers,) = scope.workloads, scope.scale.workers
     if gate_arms.squares_parts(workload):
         yield (
-            "Left out, because Keras' Adam squares each part of a sparse gradient, and the suite "
-            "their sum: stock_ps, stock_allreduce."
+            f"Left out, because Keras' {workload.optimizer.keras_class} squares each part of a "
+            "sparse gradient, and the suite their sum: stock_ps, stock_allreduce."
         )
     if not gate_arms.aggregates(workers, scope.spread):
         yield (

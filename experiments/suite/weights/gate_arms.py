@@ -12,15 +12,17 @@ from dataclasses import replace
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope, Threads
 from ps_allreduce.environment import has_module
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, InputFiles, Synthetic
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import SMALL_CNN, OwnModel
-from ps_allreduce.point.optimizers import Adam, AdamW
+from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import MADE_DENSE
 
@@ -74,29 +76,37 @@ def arms(scope: Scope, num_ps: int) -> list[Experiment]:
 def squares_parts(workload: Workload) -> bool:
     """Whether TensorFlow as it ships trains this to other weights than the suite.
 
-    Where an embedding looks something up twice, its gradient has two parts.  Keras' Adam squares
-    each of them (`ops.square` of an `IndexedSlices`, Keras 3.15), and the suite squares their sum.
+    Where an embedding looks something up twice, its gradient has two parts.  Keras' Adam and
+    Adagrad square each of them (`ops.square` of an `IndexedSlices`, Keras 3.15), and the suite
+    squares their sum.
     """
     model = workload.model
     notes = model.notes if isinstance(model, OwnModel) else ()
-    sparse = any(MADE_DENSE in note for note in notes)
-    return sparse and isinstance(workload.optimizer, Adam | AdamW)
+    looks_up = isinstance(model, RecommenderModel) or any(MADE_DENSE in note for note in notes)
+    return looks_up and isinstance(workload.optimizer, Adagrad | Adam | AdamW)
 
 
 def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
-    """Every placement of servers, or every way to send what is reduced, or what can be altered."""
+    """Every placement of servers and rows, or every way to reduce, or what can be altered."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
     if "altered" in strategy.understands():
         plain = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN)
         yield from (replace(plain, altered=each) for each in scope.alterations(workload))
         return
+    sparse = "embeddings" in strategy.understands() and not workload.sparse_refusal()
+    rows = StrategySettings(embeddings=Embeddings.SPARSE)
     if not strategy.uses_servers:
         yield StrategySettings()
+        if sparse:
+            yield rows
         if "bytes_per_pack" in strategy.understands():
             yield StrategySettings(bytes_per_pack=0)
         return
     for policy in Policy:
         yield scope.of_servers(workload, num_ps, policy)
+    if sparse:
+        first = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN).changed_by(rows)
+        yield from (replace(first, table_rows=rule) for rule in RowRule)
     if "host_aggregation" in strategy.understands() and aggregates(workers, scope.spread):
         last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)
         yield replace(last, host_aggregation=True)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.resources import Device, Resources, Spread
-from ps_allreduce.point.strategies.base import Strategy, StrategySettings, StrategySide
+from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySettings, StrategySide
 from ps_allreduce.point.wire import (
     TRANSPORT_OF,
     WIRE_SETTINGS,
@@ -41,7 +41,7 @@ class Packs(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllReduce(Strategy):
+class AllReduce(LookingUp):
     """Averages gradients by a collective of the workers.
 
     Attributes:
@@ -59,6 +59,9 @@ class AllReduce(Strategy):
     sending: Wire | Packs = field(default_factory=Wire)
 
     def __post_init__(self) -> None:
+        if self.is_sparse and self.wire is None:
+            raise UserError("in packs embeddings are dense: leave --embeddings sparse out.")
+        self._check_wire_of_rows()
         if isinstance(self.sending, Wire) and self.collective is not Collective.RING:
             raise UserError(
                 f"collective {self.collective} is used in TensorFlow's packs: state "
@@ -102,7 +105,8 @@ class AllReduce(Strategy):
     def title_parts(self) -> list[str]:
         """Packs, or what is changed about buckets."""
         if self.wire is not None:
-            return self.wire.title_parts()
+            rows = ["sparse embeddings"] if self.is_sparse else []
+            return [*self.wire.title_parts(), *rows]
         size = self.bytes_per_pack
         return [f"{size / 1e6:g} MB packs" if size else "one pack"]
 

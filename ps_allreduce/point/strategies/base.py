@@ -8,16 +8,17 @@ of its class; the two strategies in which no gradient leaves its worker have non
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Flag, StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, get_args, get_type_hints
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.serialization import Columns, changed_parts
+from ps_allreduce.serialization import LATER, Columns, changed_parts
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,6 +45,13 @@ class Altered(StrEnum):
     STATISTICS = "statistics"
 
 
+class Embeddings(StrEnum):
+    """What is exchanged of a table: all of it, or the rows that a step has looked up."""
+
+    DENSE = "dense"
+    SPARSE = "sparse"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategySettings:
     """Everything that can be stated about some strategy; None leaves a setting at its default.
@@ -68,6 +76,8 @@ class StrategySettings:
     altered: Altered | None = None
     fusion_bytes: int | None = None
     cycle_ms: float | None = None
+    embeddings: Embeddings | None = None
+    table_rows: RowRule | None = None
 
     @property
     def stated(self) -> tuple[str, ...]:
@@ -110,12 +120,14 @@ class Servers(Columns):
     Attributes:
         num_ps: number of servers.
         split_bytes: variables above it are cut by the placement `partitioned`; None otherwise.
+        table_rows: which server has which row of a table with sparse embeddings; None otherwise.
     """
 
     num_ps: int = 1
     placement: Policy = Policy.ROUND_ROBIN
     split_bytes: int | None = None
     layout: LayoutKind = LayoutKind.COLOCATED
+    table_rows: RowRule | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_ps <= 65535:
@@ -226,6 +238,11 @@ class Strategy(Columns):
         return False
 
     @property
+    def is_sparse(self) -> bool:
+        """Of tables only the rows that a step has looked up are exchanged."""
+        return False
+
+    @property
     def host_aggregation(self) -> bool:
         """Workers of one host send the mean of their gradients once."""
         return False
@@ -251,6 +268,16 @@ class Strategy(Columns):
     def refusal(cls, workload: Workload) -> str:
         """Why the strategy cannot train this, in a sentence; empty if it can."""
         return ""
+
+    def check_trains(self, workload: Workload) -> None:
+        """See that the strategy, as it is set, can train this.
+
+        Raises:
+            UserError: it cannot.
+        """
+        refusal = self.refusal(workload) or (workload.sparse_refusal() if self.is_sparse else "")
+        if refusal:
+            raise UserError(refusal)
 
     def columns(self) -> dict[str, object]:
         """The settings by the name of their column; those of other strategies are left out."""
@@ -289,7 +316,31 @@ def _names_in(kind: Any) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Single(Strategy):
+class LookingUp(Strategy):
+    """A strategy that can exchange rows of tables alone."""
+
+    embeddings: Embeddings = field(default=Embeddings.DENSE, metadata=LATER)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Of tables only the rows that a step has looked up are exchanged."""
+        return self.embeddings is Embeddings.SPARSE
+
+    def _check_wire_of_rows(self) -> None:
+        """Rows travel in float32, and so do the gradients beside them.
+
+        Raises:
+            UserError: others are to travel in 16 bits.
+        """
+        if self.is_sparse and self.wire and self.wire.gradients is not WireType.FLOAT32:
+            raise UserError(
+                f"rows of tables travel in {WireType.FLOAT32}: leave --gradients "
+                f"{self.wire.gradients} or --embeddings sparse out."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single(LookingUp):
     """One worker, without any strategy of TensorFlow's."""
 
     kind: ClassVar[str] = "single"
@@ -298,7 +349,7 @@ class Single(Strategy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoCommunication(Strategy):
+class NoCommunication(LookingUp):
     """Workers that each train for themselves: the upper bound of every strategy."""
 
     kind: ClassVar[str] = "no_communication"

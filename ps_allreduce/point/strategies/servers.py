@@ -7,9 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Resources, Spread, workers_together
-from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySettings, StrategySide
+from ps_allreduce.point.strategies.base import (
+    Embeddings,
+    LookingUp,
+    Servers,
+    Strategy,
+    StrategySettings,
+    StrategySide,
+)
 from ps_allreduce.point.wire import GRPC, Wire, transport_text
 from ps_allreduce.serialization import changed_parts
 
@@ -28,7 +36,7 @@ def check_steps_per_dispatch(steps: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterServers(Strategy):
+class ParameterServers(LookingUp):
     """What both kinds share: where variables live, and how gradients travel there."""
 
     side: ClassVar[StrategySide] = StrategySide.SERVERS
@@ -42,7 +50,15 @@ class ParameterServers(Strategy):
         """`split_bytes` counts for the placement `partitioned` only."""
         split_bytes = DEFAULT_SPLIT_BYTES if settings.split_bytes is None else settings.split_bytes
         is_cut = settings.placement is Policy.PARTITIONED
-        return replace(settings, split_bytes=split_bytes if is_cut else None).put_into(cls())
+        settings = replace(settings, split_bytes=split_bytes if is_cut else None)
+        if settings.embeddings is Embeddings.SPARSE and settings.table_rows is None:
+            settings = replace(settings, table_rows=RowRule.MODULO)
+        return settings.put_into(cls())
+
+    def __post_init__(self) -> None:
+        self._check_wire_of_rows()
+        if (self.servers.table_rows is not None) != self.is_sparse:
+            raise UserError("table_rows belongs to sparse embeddings, and only to them.")
 
     @property
     def transport(self) -> str:
@@ -53,7 +69,9 @@ class ParameterServers(Strategy):
         """Servers and placement, and what is changed."""
         servers = [f"{self.servers.num_ps} ps", str(self.servers.placement)]
         layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
-        return [*servers, *layout, *self.wire.title_parts(), *changed_parts(self)]
+        changed = [*self.wire.title_parts(), *changed_parts(self)]
+        rows = self.servers.table_rows
+        return [*servers, *layout, *changed, *([] if rows is None else [f"rows by {rows}"])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +93,7 @@ class AsynchronousServers(ParameterServers):
     steps_per_dispatch: int = 1
 
     def __post_init__(self) -> None:
+        ParameterServers.__post_init__(self)
         check_steps_per_dispatch(self.steps_per_dispatch)
         if self.staleness is None:
             return
@@ -110,6 +129,13 @@ class SynchronousServers(ParameterServers):
     implied: ClassVar[Mapping[str, object]] = {"staleness": 0}
 
     host_aggregation: bool = False
+
+    def __post_init__(self) -> None:
+        ParameterServers.__post_init__(self)
+        if self.host_aggregation and self.is_sparse:
+            raise UserError(
+                "host_aggregation adds up whole gradients: leave it or --embeddings sparse out."
+            )
 
     def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
         """Aggregation on hosts needs several workers on every host, and equally many."""

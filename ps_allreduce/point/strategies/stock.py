@@ -86,7 +86,7 @@ class StockServers(Stock):
     kind: ClassVar[str] = "stock_ps"
     label: ClassVar[str] = "TensorFlow's parameter servers as shipped, asynchronous"
     side: ClassVar[StrategySide] = StrategySide.SERVERS
-    fixed: ClassVar[frozenset[str]] = frozenset({"placement", "split_bytes"})
+    fixed: ClassVar[frozenset[str]] = frozenset({"placement", "split_bytes", "table_rows"})
     synchronous: ClassVar[bool] = False
     deals_steps: ClassVar[bool] = True
 

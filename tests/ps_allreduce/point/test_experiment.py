@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.inputs.data_set import (
@@ -33,9 +34,16 @@ from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderMode
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, ImageModel, TextModel
 from ps_allreduce.point.models.weights import PublishedModel, ScaledModel, TensorSet, tensor_set
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources, Spread
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import to_json
@@ -57,6 +65,10 @@ LABELLED = replace(
     ),
 )
 
+
+SPARSE: dict[str, Any] = {"embeddings": Embeddings.SPARSE}
+
+SPARSE_POINT = partial(make_experiment, SynchronousServers, **SPARSE)
 
 MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (make_experiment, {"num_workers": 0}, "num_workers must be at least 1, got 0"),
@@ -151,6 +163,42 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         SteadyWarmup,
         {"most_steps": 9},
         "a warm-up of at least 10 steps and 1 s cannot end after 9 steps and 10 s.",
+    ),
+    (
+        SPARSE_POINT,
+        {"workload": Workload()},
+        "model SmallCNN is trained with dense embeddings: of sparse ones the suite has Small",
+    ),
+    (
+        SPARSE_POINT,
+        {"workload": Workload(model=RecommenderModel(), emulated=COMPUTE)},
+        "an emulated accelerator looks no rows up",
+    ),
+    (
+        SPARSE_POINT,
+        {"workload": Workload(model=RecommenderModel(), optimizer=Sgd(), accumulation=2)},
+        "sparse embeddings are exchanged after every batch: leave accumulation 2",
+    ),
+    (
+        SPARSE_POINT,
+        {"workload": Workload(model=RecommenderModel())},
+        "optimizer sgd_momentum changes rows that nobody has looked up",
+    ),
+    (
+        make_experiment,
+        {"strategy": AllReduce, **SPARSE, "bytes_per_pack": 0},
+        "in packs embeddings are dense",
+    ),
+    (
+        SPARSE_POINT,
+        {"gradients": WireType.FLOAT16},
+        "rows of tables travel in float32: leave --gradients float16",
+    ),
+    (SPARSE_POINT, {"host_aggregation": True}, "host_aggregation adds up whole gradients"),
+    (
+        make_experiment,
+        {"table_rows": RowRule.HASH},
+        "table_rows belongs to sparse embeddings, and only to them.",
     ),
     (FixedWarmup, {"least_s": inf}, "least_s must be at most 1e+10, got inf."),
     (SteadyWarmup, {"most_s": nan}, "cannot end after 40 steps and nan s."),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles, Synthetic
@@ -35,7 +36,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.base import Embeddings, Servers, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from tests.examples import experiments, fast
@@ -106,6 +107,11 @@ SENDING = replace(GOLDEN, workload=replace(GOLDEN.workload, model=TensorSet(coun
 WRITING = replace(GOLDEN, workload=Workload(model=TextModel()))
 
 CHOOSING = replace(GOLDEN, workload=Workload(model=RecommenderModel(), optimizer=Adagrad()))
+
+SPARSE = replace(
+    CHOOSING,
+    strategy=SynchronousServers.of(StrategySettings(embeddings=Embeddings.SPARSE)),
+)
 
 SCALED = replace(
     SENDING,
@@ -202,6 +208,8 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
     ("workload.model.name", WRITING, SMALL_GPT_UNTIED),
     ("workload.model.vocabulary", WRITING, 8191),
     ("workload.model.name", CHOOSING, SMALL_DLRM),
+    ("strategy.servers.table_rows", SPARSE, RowRule.HASH),
+    ("strategy.embeddings", replace(CHOOSING, strategy=NoCommunication()), Embeddings.SPARSE),
     ("workload.model.id_exponent", CHOOSING, 1.0),
     ("workload.optimizer.learning_rate", CHOOSING, 0.1),
     ("workload.optimizer.initial_accumulator_value", CHOOSING, 0.2),
@@ -303,7 +311,7 @@ def paths(value: Any, prefix: str = "") -> set[str]:
 def test_no_field_is_left_out_of_the_changes() -> None:
     bases = (
         *(GOLDEN, SPREAD, REDUCED, DEALT, READING, SENDING, JITTERED, OWN, WRITING, PUBLISHED),
-        *(SCALED, LOOSE, READ_FOR_NOTHING),
+        *(SCALED, LOOSE, READ_FOR_NOTHING, CHOOSING, SPARSE),
     )
     found = set().union(*(paths(base) for base in bases))
     assert found - {path for path, _, _ in CHANGES} == NO_PART

@@ -1,0 +1,75 @@
+"""Sparse embeddings train what dense ones train, and the gate would notice if they did not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from experiments.studies.defaults import default_workload
+from experiments.suite.weights.agreement import LIMIT
+from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.workload import Workload
+from tests.cluster import LocalLauncher
+from tests.real.gate import TOLERANCE, Compare, Patched
+from tests.real.points import point
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+
+#: The most popular row of a table is looked up by a seventh of a batch.
+TOWERS = replace(default_workload(SMALL_TWO_TOWER), batch_per_worker=64)
+
+DLRM = replace(default_workload(SMALL_DLRM), batch_per_worker=64)
+
+SPARSE = {"embeddings": Embeddings.SPARSE}
+
+TRAINED: list[tuple[type[AnyStrategy], int, Workload, dict[str, Any]]] = [
+    (Single, 1, TOWERS, {}),
+    (AllReduce, 2, TOWERS, {}),
+    (AllReduce, 2, DLRM, {}),
+    (AsynchronousServers, 1, TOWERS, {"table_rows": RowRule.HASH}),
+    (AsynchronousServers, 1, DLRM, {"table_rows": RowRule.RANGE}),
+    *((SynchronousServers, 2, TOWERS, {"table_rows": rule}) for rule in RowRule),
+    (SynchronousServers, 2, DLRM, {}),
+]
+
+
+@pytest.mark.parametrize(("strategy", "workers", "workload", "settings"), TRAINED)
+def test_rows_alone_train_what_whole_tables_train(
+    strategy: type[AnyStrategy],
+    workers: int,
+    workload: Workload,
+    settings: dict[str, Any],
+    launcher: LocalLauncher,
+    difference_from_single: Compare,
+) -> None:
+    sparse = point(strategy, workers, workload=workload, **SPARSE, **settings)
+    assert difference_from_single(launcher, sparse) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("patch", "strategy"),
+    [
+        ("repeated_rows", AllReduce),
+        ("repeated_rows", SynchronousServers),
+        ("order_of_shards", SynchronousServers),
+    ],
+)
+def test_a_row_applied_twice_and_rows_in_the_order_of_shards_are_noticed(
+    patch: str,
+    strategy: type[AnyStrategy],
+    patched_launcher: Patched,
+    difference_from_single: Compare,
+) -> None:
+    sparse = point(strategy, 2, workload=TOWERS, **SPARSE)
+    assert difference_from_single(patched_launcher(patch), sparse) > 10 * LIMIT
