@@ -19,8 +19,7 @@ from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.sites.emulated.flows import Flows, measure_flows
-from launchers.sites.emulated.site import EmulatedSite, network_of
+from launchers.sites.emulated.site import EmulatedSite, Flows, measure_flows, network_of
 from launchers.sites.kinds import SITES
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork

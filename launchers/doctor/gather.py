@@ -15,9 +15,9 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from launchers.doctor.building import build_everywhere
 from launchers.doctor.findings import HostCheck, SiteFacts
 from launchers.doctor.trials import (
+    build_everywhere,
     measure_all_links,
     measure_computing,
     try_bursts,

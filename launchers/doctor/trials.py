@@ -1,7 +1,9 @@
-"""What hosts try out together: how fast they compute, their links, bursts, files that they share.
+"""What hosts try out: computing, their links, bursts, files that they share, building a model.
 
 Decides what is measured, that a host or link that seems slow is measured again (where others
-compute as well, one slow moment says nothing), and that no trace is left of the files.
+compute as well, one slow moment says nothing), and that no trace is left of the files.  All hosts
+build a model at once, from what they have; the files of a user's own model are sent to those that
+do not see the ones here, as before a run.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from launchers.doctor.checks.speed import slow_links, slower_than_others
-from launchers.doctor.findings import Bursts, Sharing
+from launchers.doctor.findings import Building, Bursts, Sharing
 from launchers.fork_servers.asking import Answers, ask_hosts, measure_links
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
+from launchers.run.own_files import bring_copies
 from ps_allreduce.errors import LaunchError
-from ps_allreduce.fork_server.messages import EndAll
+from ps_allreduce.fork_server.messages import DescribeModel, EndAll, ModelDescribed
+from ps_allreduce.inspection.model_facts import trainable_parameters
 from ps_allreduce.inspection.questions import (
     BurstsSent,
     FilesShared,
@@ -30,6 +34,8 @@ from ps_allreduce.inspection.questions import (
     ShareFile,
     TakeBursts,
 )
+from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import TcpCounters
 from ps_allreduce.record.records import LinkRecord
 
@@ -51,6 +57,9 @@ OPERATIONS = 2 * SIZE**3
 WITHIN_S = 35.0
 
 ANSWER_S = 15.0
+
+#: Models that people train are built in seconds; hosts of one machine share its cores.
+BUILD_S = 300.0
 
 LOOK_S = 3.0
 
@@ -203,7 +212,7 @@ def try_sharing(
         with _folder_below(results) as folder:
             if not shared:
                 return Sharing()
-            answers = _ask(servers, folder)
+            answers = _share(servers, folder)
             told = answers.of(FilesShared)
             written = [host for host, each in told.items() if each.written_ns is not None]
             unseen = [host for host in written if not _is_there(folder / host)]
@@ -234,7 +243,7 @@ def _folder_below(results: Path) -> Iterator[Path]:
                 path.rmdir()
 
 
-def _ask(servers: HostServers, folder: Path) -> Answers:
+def _share(servers: HostServers, folder: Path) -> Answers:
     hosts = servers.reachable.clients
 
     def share_with_others(client: ForkServerClient) -> ShareFile:
@@ -273,3 +282,42 @@ def _delays(
         }
         for reader, each in told.items()
     }
+
+
+def build_everywhere(
+    servers: HostServers, workload: Workload, data_dir: Path, *, shares_files: bool
+) -> Building:
+    """Build a model on every host that still answers.
+
+    Args:
+        data_dir: the same folder here and there.
+        shares_files: hosts see the files that are here.
+    """
+    refused = {} if shares_files else _bring(servers, workload, data_dir)
+
+    def build(client: ForkServerClient) -> DescribeModel:
+        log = client.job_log("describe")
+        return DescribeModel(workload=workload, data_dir=str(data_dir), log=log)
+
+    able = servers.only(host for host in servers.clients if host not in refused)
+    answers = ask_hosts(able, build, BUILD_S)
+    built = answers.of(ModelDescribed)
+    return Building(
+        model=workload.model.name,
+        refused=refused | answers.troubles,
+        built_s={host: each.build_ns / 1e9 for host, each in built.items()},
+        parameters={host: trainable_parameters(each.variables) for host, each in built.items()},
+    )
+
+
+def _bring(servers: HostServers, workload: Workload, data_dir: Path) -> dict[str, str]:
+    """Send the files of a user's own model; why some hosts did not take them."""
+    if not isinstance(workload.model, OwnModel):
+        return {}
+    refused = {}
+    for host, client in servers.reachable.clients.items():
+        try:
+            bring_copies(client, workload.model, data_dir)
+        except LaunchError as error:
+            refused[host] = str(error).splitlines()[0]
+    return refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from launchers.doctor.checks import buildable, connections, loss, machine, software, speed
+from launchers.doctor.checks import connections, machine, software, speed
 from launchers.doctor.findings import Finding, Findings, SiteFacts
 
 #: By the titles of questions, the functions that answer them; no finding: it could not be asked.
@@ -28,12 +28,12 @@ CHECKS: Mapping[str, Callable[[SiteFacts], Iterator[Finding]]] = {
     "RESULTS": machine.results,
     "compute": speed.computing,
     "links": speed.links,
-    "congestion": loss.congestion,
-    "loss": loss.loss,
+    "congestion": speed.congestion,
+    "loss": speed.loss,
 }
 
 
 def examine(facts: SiteFacts) -> dict[str, Findings]:
     """What every check has found; one about a model has a line only where there is one."""
     found: dict[str, Findings] = {title: list(judge(facts)) for title, judge in CHECKS.items()}
-    return found if facts.building is None else found | {"model": list(buildable.building(facts))}
+    return found if facts.building is None else found | {"model": list(software.building(facts))}

@@ -1,4 +1,4 @@
-"""Do the hosts run the same program, and the one that is meant?  Pure."""
+"""Do the hosts run the same program, the one that is meant, and can they build the model?  Pure."""
 
 from __future__ import annotations
 
@@ -134,3 +134,20 @@ def _outside(facts: SiteFacts) -> Iterator[Finding]:
         yield warning(text, "unset PYTHONPATH, and look for .pth files in the environment")
     else:
         yield ok(f"{text}, as in an environment of modules")
+
+
+def building(facts: SiteFacts) -> Iterator[Finding]:
+    """Every host builds the model that is to be trained."""
+    if (tried := facts.building) is None:
+        return
+    for host in facts.hosts:
+        if host in tried.refused:
+            yield failure(
+                f"{host}: {tried.refused[host]}",
+                f"see what {host} lacks for {tried.model}: a package, a file, memory, time",
+            )
+        elif host in tried.built_s:
+            yield ok(
+                f"{host}: {tried.model} built in {tried.built_s[host]:.1f} s, "
+                f"{tried.parameters[host]:,} trainable parameters"
+            )

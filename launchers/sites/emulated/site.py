@@ -1,7 +1,7 @@
 """Hosts that are emulated on this machine, with shaped links between them.
 
-Decides that a network exists from the first run that needs it to the end, and that every host has a
-fork server of its own.
+Decides that a network exists from the first run that needs it to the end, that every host has a
+fork server of its own, and who sends for how long where it is measured what plain TCP reaches.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 import psutil
 
+from launchers.fork_servers.asking import measure_links
 from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import FORK_SERVER
 from launchers.settings import LauncherSettings
@@ -36,6 +37,9 @@ T = TypeVar("T")
 
 #: What a fork server holds for itself when TensorFlow is imported.
 FORK_SERVER_BYTES = 200_000_000
+
+#: TCP's windows open in the first moments; what a port then still loses, it loses again and again.
+FLOW_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,40 @@ def _refuse_senseless(settings: LauncherSettings) -> None:
 def _stated(value: T | None, default: T) -> T:
     """Nothing and 0 are stated, too, and refused by the network."""
     return default if value is None else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flows:
+    """Streams of some hosts to one.
+
+    Attributes:
+        bits_per_s: payload of all of them together.
+        dropped: packets that the port towards the one lost.
+    """
+
+    senders: int
+    bits_per_s: float
+    dropped: int
+
+
+def measure_flows(site: EmulatedSite, seconds: float = FLOW_SECONDS) -> Iterator[Flows]:
+    """One host sends to the first one, then all others do.
+
+    Raises:
+        UserError: this machine cannot or does not allow such a network.
+        HostFault: a host is lost.
+    """
+    with site, site.servers(dict.fromkeys(site.hosts, 1), None) as servers:
+        target, *others = site.hosts
+        for number in sorted({1, len(others)}):
+            before = site.dropped()[target]
+            pairs = [(source, target) for source in others[:number]]
+            links = measure_links(servers, pairs, site.preset_address, seconds)
+            yield Flows(
+                senders=number,
+                bits_per_s=sum(link.bits_per_s for link in links),
+                dropped=site.dropped()[target] - before,
+            )
 
 
 EMULATED = SiteKind(

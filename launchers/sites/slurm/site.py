@@ -21,9 +21,8 @@ from launchers.fork_servers.host_servers import HostServers
 from launchers.settings import LauncherSettings
 from launchers.site import Advice, Site, SiteKind
 from launchers.sites.slurm import slurm_scheduler
-from launchers.sites.slurm.allocation import read_allocation
+from launchers.sites.slurm.allocation import owns_nodes, read_allocation
 from launchers.sites.slurm.batch_script import exclude_text
-from launchers.sites.slurm.ownership import owns_nodes
 from launchers.sites.slurm.slurm_scheduler import (
     explain,
     node_cpus,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from launchers.doctor import building
-from launchers.doctor.building import build_everywhere
-from launchers.doctor.checks.buildable import building as judge
+from launchers.doctor import trials
+from launchers.doctor.checks.software import building as judge
 from launchers.doctor.findings import Level
+from launchers.doctor.trials import build_everywhere
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
 from ps_allreduce.errors import HostFault
@@ -65,7 +65,7 @@ def test_hosts_that_share_no_files_are_sent_the_users_first(
         if client.host == "n9":
             raise HostFault("no space left on n9.")
 
-    monkeypatch.setattr(building, "bring_copies", bring)
+    monkeypatch.setattr(trials, "bring_copies", bring)
     built = build_everywhere(servers, workload, tmp_path / "data", shares_files=False)
     assert built.refused == {"n9": "no space left on n9.", "n1": "out of luck."}
     assert (built.built_s, built.parameters) == ({"n10": 1.5}, {"n10": 1})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from launchers.doctor.checks.loss import congestion, loss
+from launchers.doctor.checks.speed import congestion, loss
 from launchers.doctor.findings import Level
 from ps_allreduce.record.hosts import TcpCounters
 from tests.fakes import make_facts

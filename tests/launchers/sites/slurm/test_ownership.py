@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launchers.sites.slurm.ownership import owns_nodes
+from launchers.sites.slurm.allocation import owns_nodes
 
 HALF, ALL = {"n9": 4}, {"n9": 8}
 
