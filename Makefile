@@ -10,6 +10,8 @@
 #:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
 #:   make predict           what more workers or other links would do, from the records in RESULTS:
 #:                          ARGS="--workers 8,16 --bandwidth 100mbit"; writes a dated file
+#:   make advise            which measured setting would be best with more workers, from the records in
+#:                          RESULTS: ARGS="--workers 16"; launches nothing
 #:   make check-predictions how far those files were off, by the launches that were made after them
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
@@ -104,7 +106,7 @@ SWEEPS := $(shell sed -n 's/^    "\([a-z0-9-]*\)": .*/\1/p' experiments/studies/
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
-.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results predict check-predictions export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
+.PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results predict check-predictions advise export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
 
 # The first line of every study's module says what it compares.
 help:
@@ -162,6 +164,9 @@ predict: environment
 
 check-predictions: environment
 	$(RUN) analysis check-predictions -- "$$RESULTS"
+
+advise: environment
+	$(RUN) experiments advise $$ARGS -- "$$RESULTS"
 
 export: environment
 	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \

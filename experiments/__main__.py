@@ -51,6 +51,7 @@ from launchers.cli.options import LAUNCHER_OR_AUTO
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
+from ps_allreduce.point.network import parse_rate
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import echo
@@ -150,6 +151,24 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
     made = write(layout, source, out, partial(counting_bar, plain_console()))
     echo("\n".join(told(made, out)))
+
+
+@cli.command("advise")
+@click.argument("folder", type=Path)
+@click.option(
+    "--workers", type=click.IntRange(1), required=True, metavar="<n>", help="To advise for."
+)
+@click.option(
+    "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
+)
+def advise(folder: Path, workers: int, bandwidth: float | None) -> None:
+    """Say which measured setting would be best with so many workers, and how to measure it.
+
+    It predicts from the launches below FOLDER, and launches nothing.
+    """
+    from experiments.tuning.advise import told_advice
+
+    echo("\n".join(told_advice(folder, workers, bandwidth)))
 
 
 @cli.command("tune")

@@ -32,10 +32,13 @@ MAY_IMPORT = {
     "analysis": ("analysis", "ps_allreduce"),
 }
 
-#: What two rooms of experiments ask the analysis besides: for a judgement, and for a figure.
+#: What two rooms of experiments ask the analysis besides: for a judgement, a prediction, a figure.
 ASKED = {
     "experiments/suite/": ("analysis.suite",),
-    "experiments/tuning/": ("analysis.figures", "analysis.stats", "analysis.wording"),
+    "experiments/tuning/": (
+        *("analysis.figures", "analysis.predict", "analysis.stats"),
+        "analysis.wording",
+    ),
 }
 
 MEASURED_PROGRAM = (

@@ -68,7 +68,9 @@ def predict_command(
     """
     question = Question(workers=workers, bits_per_s=bandwidth, num_ps=num_ps)
     known = [
-        each for each in usable(_newest(folder), calibrate_up_to) if not _is_asked(each, question)
+        each
+        for each in usable(newest_launches(folder), calibrate_up_to)
+        if not _is_asked(each, question)
     ]
     predicted = predict(known, question)
     made = prediction_file(question, known, predicted)
@@ -109,8 +111,12 @@ def _is_asked(record: RunRecord, question: Question) -> bool:
     )
 
 
-def _newest(folder: Path) -> Sequence[RunRecord]:
-    """Launches of the machine, software and program with which the last one was made."""
+def newest_launches(folder: Path) -> Sequence[RunRecord]:
+    """Launches of the machine, software and program with which the last one was made.
+
+    Raises:
+        UserError: no sweep below the folder measured anything.
+    """
     launches = _all(folder)
     last = max(launches, key=lambda each: moment(each.started_at))
     return [each for each in launches if each.block == last.block]

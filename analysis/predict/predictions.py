@@ -93,6 +93,11 @@ class Prediction:
     unknown: tuple[str, ...] = ()
     others: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def expected(self) -> float:
+        """The rate, or where none is said the bound: what settings are ranked by."""
+        return self.bound if self.rate is None else self.rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
@@ -115,22 +120,21 @@ def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> 
     made: list[Prediction] = []
     left_out: list[str] = []
     for family in families(records):
-        teller = _Teller(family, question, seed)
+        teller = Teller(family, seed)
         for count in question.workers:
             try:
-                made.append(teller.told(count))
+                made.append(teller.told(asked(family, question, count)))
             except UserError as error:
                 setting = family.latest.experiment.strategy
                 left_out.append(f"{setting} with {count} workers: {error}")
     return Predicted(points=tuple(made), left_out=tuple(left_out))
 
 
-class _Teller:
+class Teller:
     """A setting with what was learned of it."""
 
-    def __init__(self, family: Family, question: Question, seed: int) -> None:
+    def __init__(self, family: Family, seed: int = 0) -> None:
         self._family = family
-        self._question = question
         self._learned = learn(family.seen, DRAWS, seed)
         self._missed = _missed(family.seen)
         self._unknown = (
@@ -139,21 +143,28 @@ class _Teller:
             *(NOT_TESTED,) * (self._missed is None),
         )
 
-    def told(self, workers: int) -> Prediction:
-        """What it would do with so many workers.
+    def rate(self, target: Experiment) -> float:
+        """Examples per second, whatever the distance from what was measured.
+
+        Raises:
+            UserError: it cannot be so.
+        """
+        return target.global_batch / step_s(self._load(target), self._learned.best)
+
+    def told(self, target: Experiment) -> Prediction:
+        """What it would do with other workers, servers or links.
 
         Raises:
             UserError: it cannot be so.
         """
         family, best = self._family, self._learned.best
-        target = _asked(family, self._question, workers)
-        load, bare = (
-            planned_load(target, family.latest, family.cluster, cost)
-            for cost in (family.cpu_s_per_byte, 0.0)
-        )
-        examples, further = target.global_batch, workers / family.most_workers
-        slower, faster = _sides(load, self._learned, self._missed, further)
-        rate, is_near = examples / step_s(load, best), further <= FURTHEST
+        load, further = self._load(target), target.num_workers / family.most_workers
+        bare = planned_load(target, family.latest, family.cluster, 0.0)
+        examples, rate = target.global_batch, self.rate(target)
+        is_near = further <= FURTHEST
+        slower, faster = (0.0, 0.0)
+        if is_near:
+            slower, faster = _sides(load, self._learned, self._missed, further)
         return Prediction(
             experiment=target,
             rate=rate if is_near else None,
@@ -167,9 +178,17 @@ class _Teller:
             others=_others(family, target),
         )
 
+    def _load(self, target: Experiment) -> Load:
+        family = self._family
+        return planned_load(target, family.latest, family.cluster, family.cpu_s_per_byte)
 
-def _asked(family: Family, question: Question, workers: int) -> Experiment:
-    """The setting as it is asked for."""
+
+def asked(family: Family, question: Question, workers: int) -> Experiment:
+    """The setting as it is asked for.
+
+    Raises:
+        UserError: it cannot be so.
+    """
     own = family.latest.experiment
     num_ps = question.num_ps or (workers if family.follows else own.num_ps)
     changed = replace(own, strategy=with_servers(own.strategy, num_ps), num_workers=workers)
