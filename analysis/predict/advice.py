@@ -27,7 +27,7 @@ _HELPS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Recommendation:
     """What is best for so many workers, and what follows.
 
     Attributes:
@@ -50,7 +50,7 @@ class Advice:
 
 def advise(
     records: Sequence[RunRecord], workers: int, bits_per_s: float | None = None, seed: int = 0
-) -> Advice:
+) -> Recommendation:
     """Rank what was measured for so many workers.
 
     Raises:
@@ -73,7 +73,7 @@ def advise(
             "nothing to rank."
         )
     winner, teller = ranked[0]
-    return Advice(
+    return Recommendation(
         ranked=tuple(made for made, _ in ranked),
         asynchronous=tuple(made for made, _ in best if not made.experiment.strategy.synchronous),
         enough_workers=_enough(winner.experiment, teller),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.predict.advice import ENOUGH, Advice, advise
+from analysis.predict.advice import ENOUGH, Recommendation, advise
 from analysis.predict.calibration import usable
 from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
@@ -29,7 +29,7 @@ def told_advice(folder: Path, workers: int, bits_per_s: float | None) -> list[st
     return list(_lines(advise(known, workers, bits_per_s)))
 
 
-def _lines(advice: Advice) -> Iterator[str]:
+def _lines(advice: Recommendation) -> Iterator[str]:
     best = advice.best
     yield f"Best of the synchronous settings that were measured: {_told(best)}."
     for other in advice.ranked[1 : 1 + _SHOWN]:
