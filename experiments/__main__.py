@@ -47,7 +47,7 @@ from experiments.suite_commands import SUITE_COMMANDS
 from experiments.sweep.progress import counting_bar, plain_console
 from experiments.sweep.sweep import STANDARD
 from experiments.tuning import candidates
-from launchers.cli.options import LAUNCHER_OR_AUTO
+from launchers.cli.options import LAUNCHER_OR_AUTO, BriefCommands
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
@@ -57,7 +57,7 @@ from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import echo
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=BriefCommands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Measure distributed TensorFlow training."""
 

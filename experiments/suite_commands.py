@@ -15,7 +15,7 @@ from experiments.cli.options import SPREAD
 from experiments.cli.requests import SpreadRequest
 from experiments.cli.workload_options import WORKLOAD
 from experiments.models.workload_request import WorkloadRequest
-from launchers.cli.options import LAUNCHER
+from launchers.cli.options import LAUNCHER, BriefCommand
 from launchers.cli.types import PATH, WHOLE
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import SITES
@@ -24,7 +24,7 @@ from launchers.sites.kinds import SITES
 EMULATING = next(kind for kind in SITES.values() if kind.network is not None)
 
 
-@click.command("bench")
+@click.command("bench", cls=BriefCommand)
 @LAUNCHER
 def bench(launcher: LauncherSettings) -> None:
     """Measure what the suite itself costs; write bench/bench.json.
@@ -36,7 +36,11 @@ def bench(launcher: LauncherSettings) -> None:
     sys.exit(run_bench(launcher))
 
 
-@click.command("emulation-check", context_settings={"default_map": {"launcher": EMULATING.name}})
+@click.command(
+    "emulation-check",
+    cls=BriefCommand,
+    context_settings={"default_map": {"launcher": EMULATING.name}},
+)
 @LAUNCHER
 @click.option("--repetitions", type=WHOLE, default=3, show_default=True, help="Launches per point.")
 def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
@@ -46,7 +50,7 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
     sys.exit(check_emulation(launcher, repetitions))
 
 
-@click.command("self-comparisons")
+@click.command("self-comparisons", cls=BriefCommand)
 @LAUNCHER
 @click.option("--comparisons", type=int, default=2, show_default=True, help="Of each setting.")
 @click.option("--launches", type=int, default=5, show_default=True, help="On either side.")
@@ -57,7 +61,7 @@ def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int
     sys.exit(run_self_comparisons(launcher, comparisons, launches))
 
 
-@click.command("planted-causes")
+@click.command("planted-causes", cls=BriefCommand)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what is planted where.")
 @click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
 @click.option(
@@ -76,7 +80,7 @@ def planted_causes(seed: int, launches: int, budget_s: float, results: Path) -> 
     sys.exit(plant_causes(results, seed, launches, budget_s))
 
 
-@click.command("accept-cluster")
+@click.command("accept-cluster", cls=BriefCommand)
 @LAUNCHER
 def accept_cluster(launcher: LauncherSettings) -> None:
     """Check two hosts or more in half an hour; leave one file without names that can be sent.
@@ -89,7 +93,7 @@ def accept_cluster(launcher: LauncherSettings) -> None:
     sys.exit(checklist.accept_cluster(launcher))
 
 
-@click.command("accept-gpu")
+@click.command("accept-gpu", cls=BriefCommand)
 @LAUNCHER
 def accept_gpu(launcher: LauncherSettings) -> None:
     """Go through the checklist for a first use on GPUs."""
@@ -98,7 +102,7 @@ def accept_gpu(launcher: LauncherSettings) -> None:
     sys.exit(go_through(launcher))
 
 
-@click.command("gate")
+@click.command("gate", cls=BriefCommand)
 @click.option("--num-workers", type=WHOLE, default=2, show_default=True, help="Workers.")
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @LAUNCHER

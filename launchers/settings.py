@@ -1,21 +1,56 @@
-"""What can be stated about hosts, whichever launcher finds them.
+"""What can be stated about hosts, whichever launcher finds them, and how settings are declared.
 
-Decides which settings there are, how they are typed, and which of them every launcher understands.
-Which of the others a launcher understands is decided in its room of `sites`.
+Decides which settings there are, what help says of them, and which of them every launcher
+understands.  Which of the others a launcher understands is decided in its room of `sites`; how they
+are typed follows from their declarations (`launchers.cli.options`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from ps_allreduce.point.network import Traffic
+from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, Traffic
 
 #: In the place of a launcher's name: whichever fits this machine.
 AUTO = "auto"
 
 #: What every launcher understands.
 COMMON_SETTINGS = frozenset({"launcher", "results", "allow_login_node", "interface", "mixed_hosts"})
+
+#: Of a field: what makes it an option.
+DECLARED = "declared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a setting says of itself.
+
+    Attributes:
+        text: for help.
+        unit: how a value is written, where its type does not tell.
+        usual: help shows it without being asked for all options.
+        instead: the default that holds where None stands for it.
+    """
+
+    text: str
+    unit: str = ""
+    usual: bool = False
+    instead: object = None
+
+
+def setting(
+    text: str,
+    default: object = None,
+    *,
+    unit: str = "",
+    usual: bool = False,
+    instead: object = None,
+) -> Any:
+    """A field of a dataclass of settings that can be stated on the command line."""
+    declared = Declared(text=text, unit=unit, usual=usual, instead=instead)
+    return field(default=default, metadata={DECLARED: declared})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,53 +59,72 @@ class LauncherSettings:
 
     Attributes:
         launcher: the name of a site's kind.
-        interface: the network whose addresses tasks use, by name or subnet.
-        hosts: how many there are to be, without
-        ps_hosts: those that are named for servers.
-        bandwidth: of every link and direction, bits per second.
-        delay: from host to host, one way, seconds.
-        slow_host: the number, counted from 0, of a host whose link has the rate `slow_bandwidth`.
-        racks: 1 or 2, joined by a link of the rate `uplink`.
+        interface: by name or subnet.
+        bandwidth, slow_bandwidth, uplink: bits per second.
+        delay: seconds.
+        racks: joined by a link of the rate `uplink`.
         traffic: what links carry besides what tasks send.
-        congestion: the algorithm of TCP on the hosts.
-        port_buffer: bytes that a port of a switch holds.
-        loss: share of packets that a port of a switch loses.
+        port_buffer: bytes.
         time_limit: of a job, minutes.
-        sbatch, ps_sbatch: further options for the scheduler, as they are typed there; of hosts
-            of workers, and of those that are named for servers.
-        setup: lines of the batch script.
-        container: words before the measured program.
     """
 
     launcher: str = "local"
-    results: Path = Path("results")
-    allow_login_node: bool = False
-    interface: str | None = None
-    mixed_hosts: bool = False
-    hosts: int | None = None
-    ps_hosts: int | None = None
-    bandwidth: float | None = None
-    delay: float | None = None
-    slow_host: int | None = None
-    slow_bandwidth: float | None = None
-    racks: int | None = None
-    uplink: float | None = None
-    traffic: tuple[Traffic, ...] = ()
-    congestion: str | None = None
-    port_buffer: int | None = None
-    loss: float | None = None
-    partition: str | None = None
-    account: str | None = None
-    time_limit: int | None = None
-    constraint: str | None = None
-    gpus_per_node: str | None = None
-    sbatch: tuple[str, ...] = ()
-    ps_sbatch: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
-    container: tuple[str, ...] = ()
-    shared_nodes: bool = False
-    copy_environment: bool = False
-    host_file: Path | None = None
+    results: Path = setting("Results folder.", Path("results"), usual=True)
+    allow_login_node: bool = setting("Train on a cluster's login node.", False)
+    interface: str | None = setting("Network whose addresses the tasks use.", unit="interface")
+    mixed_hosts: bool = setting("Run on hosts of different kinds.", False)
+    hosts: int | None = setting("number of hosts.", usual=True)
+    ps_hosts: int | None = setting(
+        "so many further hosts, maybe of another kind, hold the servers and no worker.", usual=True
+    )
+    bandwidth: float | None = setting(
+        "of every link and direction; sweeps choose one.", unit="rate", usual=True
+    )
+    delay: float | None = setting("from host to host, one way.", unit="delay")
+    slow_host: int | None = setting("a host with a slower link, counted from 0.")
+    slow_bandwidth: float | None = setting("of that host's link.", unit="rate")
+    racks: int | None = setting("number of switches, 1 or 2.")
+    uplink: float | None = setting("rate of the link between two racks.", unit="rate")
+    traffic: tuple[Traffic, ...] = setting(
+        "background traffic on every link (200mbit), or from host to host (0-1:200mbit); as often "
+        "as needed.",
+        (),
+        unit="traffic",
+    )
+    congestion: str | None = setting(f"TCP's congestion control; {CONGESTION} if not given.")
+    port_buffer: int | None = setting(
+        f"of every port of a switch; {PORT_BUFFER_BYTES // 10**6}MB if not given.", unit="size"
+    )
+    loss: float | None = setting(
+        "share of packets that every port of a switch loses at random.", unit="share"
+    )
+    partition: str | None = setting("as sbatch takes it.", usual=True)
+    account: str | None = setting("as sbatch takes it.", usual=True)
+    time_limit: int | None = setting(
+        "limit of the job; estimated if not given.", unit="minutes", usual=True
+    )
+    constraint: str | None = setting("as sbatch takes it.")
+    gpus_per_node: str | None = setting("as sbatch takes it.")
+    sbatch: tuple[str, ...] = setting(
+        "any further option of sbatch, as often as needed.", (), usual=True
+    )
+    ps_sbatch: tuple[str, ...] = setting(
+        "any option of sbatch for the hosts of --ps-hosts, for instance --ps-sbatch=--partition=x; "
+        "as often as needed.",
+        (),
+    )
+    setup: tuple[str, ...] = setting("line of the batch script, for instance module load X.", ())
+    container: tuple[str, ...] = setting(
+        "words before commands (apptainer exec x.sif).", (), unit="words"
+    )
+    shared_nodes: bool = setting("do not ask for whole nodes.", False)
+    copy_environment: bool = setting(
+        "copy Python's packages to every node's own disk first.", False
+    )
+    host_file: Path | None = setting(
+        "a host per line, with its address in the network of the hosts where that differs.",
+        usual=True,
+    )
 
     @property
     def data_dir(self) -> Path:

@@ -23,9 +23,12 @@ from experiments.sweep.sweep import PROFILES, Profile
 from launchers.cli.options import (
     LAUNCHER,
     Decorator,
+    RareOption,
+    declared_options,
     given_option,
     option_group,
     stated_option,
+    together,
 )
 from launchers.cli.types import (
     COUNTS,
@@ -40,13 +43,11 @@ from launchers.cli.types import (
     size_text,
 )
 from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Coordinator, LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, Horovod
 from ps_allreduce.point.strategies.base import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.record.choices import ExchangeMode
 
 DEFAULT = Wire()
 
@@ -60,7 +61,11 @@ def _spread(numbers: Parsed[tuple[int, ...]]) -> Decorator[Any]:
         "spread",
         SpreadRequest,
         stated_option(
-            "--workers-per-host", numbers, "Workers on a host, where there are several.", 1
+            "--workers-per-host",
+            numbers,
+            "Workers on a host, where there are several.",
+            1,
+            usual=True,
         ),
         stated_option("--ps-per-host", WHOLE, "At most so many servers on a host."),
         stated_option("--coordinator", one_of(Coordinator), "Host of the chief.", "first_worker"),
@@ -79,9 +84,13 @@ SPLIT_BYTES = stated_option(
 
 #: The settings of strategies that a sweep can be given; it chooses the others itself.
 _OF_SWEEPS: tuple[Decorator[Any], ...] = (
-    stated_option("--num-ps", WHOLE, "Parameter servers."),
+    stated_option("--num-ps", WHOLE, "Parameter servers.", usual=True),
     stated_option(
-        "--layout", one_of(LayoutKind), "Servers beside workers, or on other hosts.", "colocated"
+        "--layout",
+        one_of(LayoutKind),
+        "Servers beside workers, or on other hosts.",
+        "colocated",
+        usual=True,
     ),
     SPLIT_BYTES,
     stated_option(
@@ -102,6 +111,7 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
     stated_option("--gradients", one_of(WireType), "Format on the wire.", DEFAULT.gradients),
     click.option(
         "--host-aggregation",
+        cls=RareOption,
         is_flag=True,
         callback=lambda _, __, stated: stated or None,
         help=f"{_users_of('host_aggregation')}: workers of one host send one mean gradient.",
@@ -144,90 +154,17 @@ _OF_SWEEPS: tuple[Decorator[Any], ...] = (
 SWEEP_SETTINGS = option_group("settings", StrategySettings, *_OF_SWEEPS)
 
 
-WARMUP = option_group(
-    "warmup",
-    WarmupRequest,
-    stated_option(
-        "--warmup-steps", WHOLE, "Warm up for so many steps, not until step times are steady."
-    ),
-    stated_option(
-        "--warmup-s",
-        Parsed("s", parse_decimal),
-        "Warm up for so many seconds; with steps, until both are over.",
-    ),
-)
+WARMUP = option_group("warmup", WarmupRequest, *declared_options(WarmupRequest))
 
-
-EVALUATION = option_group(
-    "evaluation",
-    EvaluationRequest,
-    stated_option(
-        "--evaluation",
-        one_of(EvaluationMode),
-        "Who evaluates after the measured steps: the first worker, or all.",
-        "distributed",
-    ),
-    stated_option(
-        "--evaluation-batches", WHOLE, "Evaluate so many batches, of all workers together."
-    ),
-)
-
-
-CORES_PER_WORKER = stated_option(
-    "--cores-per-worker", WHOLE, "Cores of every worker.", "an equal share"
-)
-
+EVALUATION = option_group("evaluation", EvaluationRequest, *declared_options(EvaluationRequest))
 
 _OF_EVERY_SWEEP: tuple[Decorator[Any], ...] = (
-    stated_option("--workers", COUNTS, "Numbers of workers, for instance 1,2,4."),
-    CORES_PER_WORKER,
-    stated_option(
-        "--allreduce-threads",
-        COUNTS,
-        "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
-        "one less than its cores",
-    ),
-    stated_option(
-        "--ps-threads",
-        COUNTS,
-        "TensorFlow's threads of every worker with servers.",
-        "one less than its cores",
-    ),
-    stated_option(
-        "--repetitions", WHOLE, "Launches of every point, instead of as many as time allows."
-    ),
-    stated_option(
-        "--budget-s", Parsed("s", parse_decimal), "Time for all launches, not the profile's."
-    ),
-    stated_option(
-        "--traced-steps",
-        WHOLE,
-        "Trace so many steps after the window, for a timeline; 0: none.",
-        "the profile's",
-    ),
-    given_option(
-        "--exchange",
-        one_of(ExchangeMode),
-        "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what "
-        "suits links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
-        ExchangeMode.AUTO,
-    ),
+    *declared_options(SweepRequest),
     WARMUP,
     EVALUATION,
-    given_option("--seed", WHOLE, "Of the order of runs.", 1),
-    click.option(
-        "--jobs-by-size",
-        is_flag=True,
-        help="In a batch system: a job for each number of hosts, one after the other, instead "
-        "of one for all.",
-    ),
-    click.option(
-        "--retry-failed",
-        is_flag=True,
-        help="Try again what has failed as often as it is tried.",
-    ),
-    click.option("--dry-run", is_flag=True, help="Say what would be run, and run nothing."),
 )
+
+CORES_PER_WORKER = together(*declared_options(SweepRequest, "cores_per_worker"))
 
 
 def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
@@ -238,7 +175,7 @@ def sweep_options(profiles: Mapping[str, Profile]) -> Decorator[Any]:
 def _profile(profiles: Mapping[str, Profile]) -> Decorator[Any]:
     default = next(iter(profiles))
     return given_option(
-        "--profile", OneOf(profiles), "How long and how often is measured.", default
+        "--profile", OneOf(profiles), "How long and how often is measured.", default, usual=True
     )
 
 
@@ -247,9 +184,11 @@ RUN = option_group(
     "run",
     RunRequest,
     click.option("--strategy", type=OneOf(STRATEGIES), required=True, help="What is run."),
-    given_option("--num-workers", WHOLE, "Workers.", 1),
-    given_option("--cores-per-worker", WHOLE, "Cores of every worker.", 1),
-    given_option("--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1),
+    given_option("--num-workers", WHOLE, "Workers.", 1, usual=True),
+    given_option("--cores-per-worker", WHOLE, "Cores of every worker.", 1, usual=True),
+    given_option(
+        "--threads-per-worker", WHOLE, "TensorFlow's threads of every worker.", 1, usual=True
+    ),
     _profile(PROFILES),
     WARMUP,
     EVALUATION,
@@ -264,7 +203,9 @@ RUN = option_group(
     option_group(
         "settings",
         StrategySettings,
-        stated_option("--placement", one_of(Policy), "Of variables on servers.", "round_robin"),
+        stated_option(
+            "--placement", one_of(Policy), "Of variables on servers.", "round_robin", usual=True
+        ),
         stated_option(
             "--collective", one_of(Collective), "Of all-reduce.", "ring; as shipped auto"
         ),
@@ -277,6 +218,7 @@ RUN = option_group(
         ),
         click.option(
             "--join-rounds",
+            cls=RareOption,
             is_flag=True,
             callback=lambda _, __, stated: stated or None,
             help=f"{_users_of('join_rounds')}: wait for all workers after every round of steps.",

@@ -16,7 +16,7 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Threads
 from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
-from launchers.settings import LauncherSettings, option_of
+from launchers.settings import LauncherSettings, option_of, setting
 from launchers.sites.kinds import network_of, site_kind
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
@@ -85,8 +85,12 @@ class SpreadRequest:
 class WarmupRequest:
     """Lengths that make a warm-up one of fixed length; with neither it ends as the profile says."""
 
-    warmup_steps: int | None = None
-    warmup_s: float | None = None
+    warmup_steps: int | None = setting(
+        "Warm up for so many steps, not until step times are steady."
+    )
+    warmup_s: float | None = setting(
+        "Warm up for so many seconds; with steps, until both are over.", unit="s"
+    )
 
     def __post_init__(self) -> None:
         if self.warmup_steps is not None:
@@ -108,8 +112,10 @@ class WarmupRequest:
 class EvaluationRequest:
     """What is to be evaluated after the measured steps; nothing where no batches are stated."""
 
-    evaluation: EvaluationMode | None = None
-    evaluation_batches: int | None = None
+    evaluation: EvaluationMode | None = setting(
+        "Who evaluates after the measured steps: the first worker, or all.", instead="distributed"
+    )
+    evaluation_batches: int | None = setting("Evaluate so many batches, of all workers together.")
 
     def __post_init__(self) -> None:
         if self.evaluation is not None and self.evaluation_batches is None:
@@ -131,36 +137,54 @@ class SweepRequest:
     """How a sweep is to be made.
 
     Attributes:
-        workers: numbers of workers, ascending; None for as many as hosts allow.
-        cores_per_worker: None for an equal share.
-        allreduce_threads, ps_threads: TensorFlow's threads of every worker of strategies without
-            servers and with them; every number makes points of its own.  None for one less than its
-            cores.
-        repetitions: launches of every point; None for as many as the profile's time allows.
-        budget_s: time for all launches; None for that of the profile.
-        traced_steps: of every worker after the window; None for as many as the profile says.
-        exchange: how gradients travel.
-        seed: of the order of runs.
-        jobs_by_size: a job for each number of hosts, instead of one for all.
-        retry_failed: give runs that failed as often as they are tried their tries anew.
-        dry_run: say what would be run, and run nothing.
+        workers: ascending; None for as many as hosts allow.
+        allreduce_threads, ps_threads: every number makes points of its own.
+        budget_s, traced_steps: None for those of the profile.
     """
 
     profile: Profile
-    workers: tuple[int, ...] | None = None
-    cores_per_worker: int | None = None
-    allreduce_threads: tuple[int, ...] | None = None
-    ps_threads: tuple[int, ...] | None = None
-    repetitions: int | None = None
-    budget_s: float | None = None
-    traced_steps: int | None = None
-    exchange: ExchangeMode = ExchangeMode.AUTO
+    workers: tuple[int, ...] | None = setting(
+        "Numbers of workers, for instance 1,2,4.", unit="counts", usual=True
+    )
+    cores_per_worker: int | None = setting(
+        "Cores of every worker.", instead="an equal share", usual=True
+    )
+    allreduce_threads: tuple[int, ...] | None = setting(
+        "TensorFlow's threads of every worker without servers: all-reduce, and the bases.",
+        unit="counts",
+        instead="one less than its cores",
+    )
+    ps_threads: tuple[int, ...] | None = setting(
+        "TensorFlow's threads of every worker with servers.",
+        unit="counts",
+        instead="one less than its cores",
+    )
+    repetitions: int | None = setting(
+        "Launches of every point, instead of as many as time allows.", usual=True
+    )
+    budget_s: float | None = setting(
+        "Time for all launches, not the profile's.", unit="s", usual=True
+    )
+    traced_steps: int | None = setting(
+        "Trace so many steps after the window, for a timeline; 0: none.", instead="the profile's"
+    )
+    exchange: ExchangeMode = setting(
+        "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what suits "
+        "links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
+        ExchangeMode.AUTO,
+    )
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
-    seed: int = 1
-    jobs_by_size: bool = False
-    retry_failed: bool = False
-    dry_run: bool = False
+    seed: int = setting("Of the order of runs.", 1)
+    jobs_by_size: bool = setting(
+        "In a batch system: a job for each number of hosts, one after the other, instead of one "
+        "for all.",
+        False,
+    )
+    retry_failed: bool = setting(
+        "Try again what has failed as often as it is tried.", False, usual=True
+    )
+    dry_run: bool = setting("Say what would be run, and run nothing.", False, usual=True)
 
     def __post_init__(self) -> None:
         if self.workers:

@@ -14,7 +14,7 @@ import click
 
 from experiments.models.model_text import EXAMPLES, parse_argument
 from experiments.models.workload_request import WorkloadRequest
-from launchers.cli.options import given_option, option_group, stated_option
+from launchers.cli.options import RareOption, given_option, option_group, stated_option
 from launchers.cli.types import WHOLE, Parsed, one_of, parse_decimal
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.accelerators import Distribution, Jitter
@@ -106,6 +106,7 @@ def parse_input(text: str) -> Synthetic | Digits | InputFiles:
 MODEL_ARGS = click.option(
     "--model-arg",
     "model_args",
+    cls=RareOption,
     type=Parsed("name=value", parse_argument),
     multiple=True,
     help="An argument for the function of your own model; as often as needed.",
@@ -117,6 +118,7 @@ _PIPELINE = option_group(
     click.option(
         "--ordered-input",
         "ordered",
+        cls=RareOption,
         is_flag=True,
         help="Of input files: the same examples in the same step for every number of workers.",
     ),
@@ -134,7 +136,9 @@ _PIPELINE = option_group(
         "Of input files: the next example is drawn from so many; 0: from one.",
         Pipeline().shuffle,
     ),
-    click.option("--flips", is_flag=True, help="Mirror half of the images of input files."),
+    click.option(
+        "--flips", cls=RareOption, is_flag=True, help="Mirror half of the images of input files."
+    ),
 )
 
 WORKLOAD = option_group(
@@ -146,11 +150,14 @@ WORKLOAD = option_group(
         "SmallCNN, SmallViT, SmallGPT, any name in keras.applications such as ResNet50; your own, "
         f"as {EXAMPLES}; with --emulate also BERT-base or Tensors-N-xMB.  `python -m experiments "
         "models` lists all names.",
+        usual=True,
     ),
     MODEL_ARGS,
     stated_option("--image-size", WHOLE, "Pixels of the square images."),
     stated_option("--num-classes", WHOLE, "Of the images.", 10),
-    stated_option("--batch-per-worker", WHOLE, "Examples of one forward and backward pass."),
+    stated_option(
+        "--batch-per-worker", WHOLE, "Examples of one forward and backward pass.", usual=True
+    ),
     given_option(
         "--scaling",
         one_of(Scaling),
@@ -171,6 +178,7 @@ WORKLOAD = option_group(
         "--emulate",
         Parsed("forward,backward in s", parse_emulate),
         "Emulate an accelerator that takes so long per batch.",
+        usual=True,
     ),
     stated_option(
         "--worker-factors",
@@ -184,5 +192,11 @@ WORKLOAD = option_group(
         f"distributions {', '.join(Distribution)}.",
     ),
     stated_option("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
-    given_option("--device", one_of(Device), "Where workers compute; a worker has one GPU.", "cpu"),
+    given_option(
+        "--device",
+        one_of(Device),
+        "Where workers compute; a worker has one GPU.",
+        "cpu",
+        usual=True,
+    ),
 )

@@ -1,20 +1,25 @@
 """Options that belong together as one value, and those that every launcher can be told.
 
 A group is a frozen dataclass and one `click` option for each of those of its fields that a command
-has a use for, by the field's name.  Decides how settings of hosts are typed, and that one which
-belongs to other launchers is refused.  Help begins with the launchers that understand an option.
+has a use for, by the field's name.  Options follow from the declarations of settings: decides which
+type of option a field has.  A setting of hosts that belongs to other launchers is refused; its help
+begins with the launchers that understand it.  Help shows the usual options, and all if asked.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from dataclasses import fields
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
 from launchers.cli.types import (
+    COUNTS,
     DELAY,
     INTERFACE,
     MINUTES,
@@ -25,15 +30,94 @@ from launchers.cli.types import (
     TRAFFIC,
     WHOLE,
     WORDS,
+    Parsed,
     named,
-    size_text,
+    one_of,
+    parse_decimal,
 )
-from launchers.settings import AUTO, LauncherSettings, option_of
+from launchers.settings import (
+    AUTO,
+    COMMON_SETTINGS,
+    DECLARED,
+    Declared,
+    LauncherSettings,
+    option_of,
+)
 from launchers.sites.kinds import SITES, site_kind
-from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES
+from ps_allreduce.terminal import echo
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
+
+#: How values are written that their type does not tell.
+UNITS: Mapping[str, Parsed[Any]] = {
+    "rate": RATE,
+    "delay": DELAY,
+    "size": SIZE,
+    "share": SHARE,
+    "minutes": MINUTES,
+    "interface": INTERFACE,
+    "traffic": TRAFFIC,
+    "words": WORDS,
+    "counts": COUNTS,
+    "s": Parsed("s", parse_decimal),
+}
+
+#: Those whose text holds all values of a tuple.
+WHOLE_TUPLES = ("words", "counts")
+
+#: A command with no more options shows all of them.
+FEW = 26
+
+#: Of a context: all options are to be shown.
+ALL = "launchers.cli.options.all"
+
+
+class RareOption(click.Option):
+    """An option that only the help of all options shows."""
+
+
+class BriefCommand(click.Command):
+    """A command whose help shows its usual options; --help-all shows all of them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if len(self.params) > FEW:
+            self.params.append(
+                click.Option(
+                    ["--help-all"],
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_show_all,
+                    help="Show all options and exit.",
+                )
+            )
+        self.is_brief = len(self.params) > FEW
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usual options, and how many others there are; or all."""
+        brief = self.is_brief and ALL not in ctx.meta
+        params = self.get_params(ctx)
+        shown = [each for each in params if not (brief and isinstance(each, RareOption))]
+        with formatter.section("Options"):
+            formatter.write_dl(list(filter(None, (each.get_help_record(ctx) for each in shown))))
+        if left := len(params) - len(shown):
+            formatter.write_paragraph()
+            formatter.write_text(f"{left} further options: --help-all shows them.")
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[ALL] = True
+        echo(ctx.get_help())
+        ctx.exit()
+
+
+class BriefCommands(click.Group):
+    """A group of such commands."""
+
+    command_class = BriefCommand
 
 
 def option_group(parameter: str, cls: type[Any], *options: Decorator[Any]) -> Decorator[Any]:
@@ -56,15 +140,27 @@ def option_group(parameter: str, cls: type[Any], *options: Decorator[Any]) -> De
     return decorate
 
 
-def stated_option(option: str, kind: Any, text: str, default: object = None) -> Decorator[Any]:
+def option(
+    name: str, kind: Any, text: str, *, usual: bool = False, **settings: Any
+) -> Decorator[Any]:
+    """An option, rare unless it is said to be usual."""
+    cls = click.Option if usual else RareOption
+    return click.option(name, cls=cls, type=kind, help=text, **settings)
+
+
+def stated_option(
+    name: str, kind: Any, text: str, default: object = None, *, usual: bool = False
+) -> Decorator[Any]:
     """An option that is None unless it is stated; help shows the default that holds then."""
     shown = "" if default is None else f"  [default: {default}]"
-    return click.option(option, type=kind, help=text + shown)
+    return option(name, kind, text + shown, usual=usual)
 
 
-def given_option(option: str, kind: Any, text: str, default: object) -> Decorator[Any]:
+def given_option(
+    name: str, kind: Any, text: str, default: object, *, usual: bool = False
+) -> Decorator[Any]:
     """An option that has its default where it is not stated."""
-    return click.option(option, type=kind, help=text, default=default, show_default=True)
+    return option(name, kind, text, usual=usual, default=default, show_default=True)
 
 
 def together(*decorators: Decorator[Any]) -> Decorator[Any]:
@@ -78,75 +174,56 @@ def together(*decorators: Decorator[Any]) -> Decorator[Any]:
     return decorate
 
 
-def _option(name: str, help_text: str, **settings: Any) -> Decorator[Any]:
-    """The option of a setting that some launchers understand."""
-    owners = ", ".join(kind.name for kind in SITES.values() if name in kind.understands)
-    return click.option(option_of(name), name, help=f"{owners}: {help_text}", **settings)
+def declared_options(
+    cls: type[Any], *names: str, begin: Callable[[str], str] = lambda _: ""
+) -> list[Decorator[Any]]:
+    """The options of those fields of a dataclass that are declared as settings, in their order.
+
+    Args:
+        names: of some of them; none for all.
+        begin: what the help of a setting begins with.
+    """
+    hints = get_type_hints(cls)
+    return [
+        _declared(each, hints[each.name], begin(each.name))
+        for each in fields(cls)
+        if DECLARED in each.metadata and (not names or each.name in names)
+    ]
 
 
-_OPTIONS = (
-    click.option(
-        "--results",
-        type=PATH,
-        default=LauncherSettings().results,
-        show_default=True,
-        help="Results folder.",
-    ),
-    click.option("--allow-login-node", is_flag=True, help="Train on a cluster's login node."),
-    click.option("--interface", type=INTERFACE, help="Network whose addresses the tasks use."),
-    click.option("--mixed-hosts", is_flag=True, help="Run on hosts of different kinds."),
-    _option("hosts", "number of hosts.", type=WHOLE),
-    _option(
-        "ps_hosts",
-        "so many further hosts, maybe of another kind, hold the servers and no worker.",
-        type=WHOLE,
-    ),
-    _option("bandwidth", "of every link and direction; sweeps choose one.", type=RATE),
-    _option("delay", "from host to host, one way.", type=DELAY),
-    _option("slow_host", "a host with a slower link, counted from 0.", type=WHOLE),
-    _option("slow_bandwidth", "of that host's link.", type=RATE),
-    _option("racks", "number of switches, 1 or 2.", type=WHOLE),
-    _option("uplink", "rate of the link between two racks.", type=RATE),
-    _option(
-        "traffic",
-        "background traffic on every link (200mbit), or from host to host (0-1:200mbit); as often "
-        "as needed.",
-        type=TRAFFIC,
-        multiple=True,
-    ),
-    _option("congestion", f"TCP's congestion control; {CONGESTION} if not given."),
-    _option(
-        "port_buffer",
-        f"of every port of a switch; {size_text(PORT_BUFFER_BYTES)} if not given.",
-        type=SIZE,
-    ),
-    _option("loss", "share of packets that every port of a switch loses at random.", type=SHARE),
-    _option("partition", "as sbatch takes it."),
-    _option("account", "as sbatch takes it."),
-    _option("time_limit", "limit of the job; estimated if not given.", type=MINUTES),
-    _option("constraint", "as sbatch takes it."),
-    _option("gpus_per_node", "as sbatch takes it."),
-    _option("sbatch", "any further option of sbatch, as often as needed.", multiple=True),
-    _option(
-        "ps_sbatch",
-        "any option of sbatch for the hosts of --ps-hosts, for instance --ps-sbatch=--partition=x; "
-        "as often as needed.",
-        multiple=True,
-    ),
-    _option("setup", "line of the batch script, for instance module load X.", multiple=True),
-    _option("container", "words before commands (apptainer exec x.sif).", type=WORDS, default=()),
-    _option("shared_nodes", "do not ask for whole nodes.", is_flag=True),
-    _option(
-        "copy_environment",
-        "copy Python's packages to every node's own disk first.",
-        is_flag=True,
-    ),
-    _option(
-        "host_file",
-        "a host per line, with its address in the network of the hosts where that differs.",
-        type=PATH,
-    ),
-)
+def _declared(setting: Field[Any], hint: Any, begin: str) -> Decorator[Any]:
+    """The option of a setting, whose type follows from its unit, else from that of the field."""
+    own: Declared = setting.metadata[DECLARED]
+    instead = "" if own.instead is None else f"  [default: {own.instead}]"
+    words, text = (option_of(setting.name), setting.name), f"{begin}{own.text}{instead}"
+    cls = click.Option if own.usual else RareOption
+    if hint is bool:
+        return click.option(*words, cls=cls, is_flag=True, help=text)
+    (kind,) = {each for each in get_args(hint) or (hint,) if each not in (NoneType, ...)}
+    several = get_origin(hint) is tuple and own.unit not in WHOLE_TUPLES
+    return click.option(
+        *words,
+        cls=cls,
+        type=UNITS.get(own.unit) or _type_of(kind),
+        help=text,
+        multiple=several,
+        default=None if several else setting.default,
+        show_default=setting.default not in (None, ()),
+    )
+
+
+def _type_of(kind: Any) -> Any:
+    """The type of an option whose values are of that kind."""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return one_of(kind)
+    return {int: WHOLE, Path: PATH}.get(kind, kind)
+
+
+def _owners(name: str) -> str:
+    """The launchers that understand a setting, if not all do."""
+    if name in COMMON_SETTINGS:
+        return ""
+    return ", ".join(kind.name for kind in SITES.values() if name in kind.understands) + ": "
 
 
 def _refuse_others(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,7 +244,8 @@ def _launcher(names: Iterable[str], default: str) -> Decorator[Any]:
         show_default=True,
         help="How tasks are started.",
     )
-    return together(option_group("launcher", LauncherSettings, choice, *_OPTIONS), _refuse_others)
+    options = declared_options(LauncherSettings, begin=_owners)
+    return together(option_group("launcher", LauncherSettings, choice, *options), _refuse_others)
 
 
 #: Gives a command the parameter `launcher: LauncherSettings`.

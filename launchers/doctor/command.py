@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launchers import make_site
-from launchers.cli.options import LAUNCHER
+from launchers.cli.options import LAUNCHER, BriefCommand
 from launchers.doctor.checks import examine
 from launchers.doctor.findings import coloured, has_failed, render
 from launchers.doctor.gather import NUM_STEPS, gather
@@ -25,7 +25,7 @@ from ps_allreduce.terminal import Terminal
 FILE_WIDTH = 100
 
 
-@click.command()
+@click.command(cls=BriefCommand)
 @LAUNCHER
 def doctor(launcher: LauncherSettings) -> int:
     """Find what is wrong with the hosts before it costs hours; trains nothing."""

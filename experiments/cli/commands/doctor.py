@@ -10,7 +10,7 @@ from experiments.cli.workload_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.sweep.progress import plain_console
-from launchers.cli.options import LAUNCHER
+from launchers.cli.options import LAUNCHER, BriefCommand
 from launchers.doctor.command import look_at_hosts
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.models import shipped_model
@@ -20,7 +20,7 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 SOME_ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
 
 
-@click.command()
+@click.command(cls=BriefCommand)
 @click.option("--model", required=True, help="A name (the command models lists all), or yours.")
 @MODEL_ARGS
 @LAUNCHER

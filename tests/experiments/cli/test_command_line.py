@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
 from experiments import surroundings
+from experiments.__main__ import cli
+from launchers.cli.options import RareOption
 from tests.experiments.conftest import run
 
 #: What an option cannot mean: click says which option it is, and how to get help.
@@ -243,8 +246,33 @@ def test_a_mistyped_command_says_how_to_get_help(
     ],
 )
 def test_help_shows_choices_and_defaults(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("compare", "--help") == 0
+    assert run("compare", "--help-all") == 0
     assert text in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.usefixtures("launcher")
+@pytest.mark.parametrize("command", ["compare", "run-one", "gate", "bench", "tune"])
+def test_help_shows_some_two_dozen_options_and_says_how_many_more_there_are(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(word: str) -> tuple[list[str], str]:
+        assert run(command, word) == 0
+        text = capsys.readouterr().out
+        return re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.MULTILINE), text
+
+    usual, brief = shown("--help")
+    every, whole = shown("--help-all")
+    assert len(usual) <= 32
+    assert {"--launcher", "--results", "--help-all", "--help"} < set(usual) < set(every)
+    assert f"{len(every) - len(usual)} further options: --help-all shows them." in brief
+    assert "further options" not in whole
+
+
+def test_the_help_of_compare_has_what_most_calls_state() -> None:
+    rare = [each for each in cli.commands["compare"].params if isinstance(each, RareOption)]
+    names = {each.name for each in cli.commands["compare"].params} - {each.name for each in rare}
+    assert {"model", "num_ps", "hosts", "bandwidth", "dry_run", "emulate", "workers"} < names
+    assert len(names) <= 26
 
 
 @pytest.mark.usefixtures("launcher")

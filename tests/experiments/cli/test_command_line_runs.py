@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments import surroundings
+from experiments.cli import settle
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.sweep import QUICK_WARMUP
 from ps_allreduce.point.inputs.data import Synthetic
@@ -299,6 +300,17 @@ def test_a_dry_run_tells_that_results_cannot_be_written(
     words = ["--results", str(tmp_path / "taken"), "--dry-run"]
     assert run("allreduce-sweep", "--workers", "1", *words) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("launcher")
+def test_a_folder_that_cannot_be_written_is_told_before_images_are_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(settle, "write_samples")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "storage").write_text("")
+    assert run("storage", "--launcher", "local") == 2
+    assert "storage is no folder" in capsys.readouterr().err
 
 
 def test_a_jobs_end_makes_status_1_and_says_how_to_go_on(

@@ -207,3 +207,14 @@ def test_a_comparison_ends_where_its_tuning_is_interrupted(rated: RatedLauncher)
     rated.change = lambda *_: bad_run(Status.INTERRUPTED, "asked to end")
     assert run(*THOROUGH) == 130
     assert not Path("results/compare").exists()
+
+
+def test_the_users_own_model_is_tried_once_for_a_tuning_and_its_sweep(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text("def build(): ...")
+    words = ["mine.py:build" if word == "SmallCNN" else word for word in THOROUGH]
+    assert run(*words) == 0
+    assert capsys.readouterr().err.count("Trying mine.py:build on this machine") == 1
+    assert kept("tune/mine.py-build")
+    assert kept("compare")

@@ -9,7 +9,7 @@ import errno
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import click
 import pytest
 
 from launchers import make_launcher
-from launchers.cli.options import LAUNCHER
+from launchers.cli.options import LAUNCHER, declared_options, option_group
 from launchers.cli.run import run_command_line, shortened
 from launchers.cli.types import (
     COUNTS,
@@ -32,7 +32,7 @@ from launchers.cli.types import (
     named,
     one_of,
 )
-from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
+from launchers.settings import COMMON_SETTINGS, DECLARED, LauncherSettings, option_of, setting
 from launchers.sites.kinds import SITES, network_of, site_kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
@@ -64,6 +64,11 @@ TYPED = {
     "copy_environment": ("--copy-environment",),
     "host_file": ("--host-file", "hosts"),
 }
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
 
 
 def typed(*words: str) -> LauncherSettings:
@@ -159,6 +164,47 @@ def test_what_another_launcher_understands_is_refused_by_its_option(
         assert told in capsys.readouterr().err
 
 
+def test_every_setting_is_declared_with_its_help() -> None:
+    undeclared = [each.name for each in fields(LauncherSettings) if DECLARED not in each.metadata]
+    assert undeclared == ["launcher"]  # its choices depend on the command
+    assert {*TYPED, *COMMON_SETTINGS} == {each.name for each in fields(LauncherSettings)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfEachType:
+    """One setting of each type."""
+
+    whole: int = setting("A number.", 3)
+    share: float | None = setting("A share.", unit="share", instead="none")
+    counts: tuple[int, ...] | None = setting("Numbers.", unit="counts")
+    words: tuple[str, ...] = setting("Texts.", ())
+    on: bool = setting("A switch.", False)
+    colour: Colour = setting("A colour.", Colour.RED)
+    internal: str = "not to be stated"
+
+
+def test_options_follow_from_declarations() -> None:
+    received: list[OfEachType] = []
+
+    @click.command()
+    @option_group("own", OfEachType, *declared_options(OfEachType))
+    def command(own: OfEachType) -> None:
+        received.append(own)
+
+    command.main([], standalone_mode=False)
+    words = ["--whole", "4", "--share", "0.5", "--counts", "2,1", "--words", "a", "--words", "b"]
+    command.main([*words, "--on", "--colour", "blue"], standalone_mode=False)
+    assert received[0] == OfEachType()
+    assert received[1] == OfEachType(
+        whole=4, share=0.5, counts=(1, 2), words=("a", "b"), on=True, colour=Colour.BLUE
+    )
+    told = " ".join(click.Context(command).get_help().split())
+    for part in ("--whole <n> A number. [default: 3]", "A share. [default: none]", "[red|blue]"):
+        assert part in told
+    assert "internal" not in told
+    assert len(declared_options(OfEachType, "whole", "on")) == 2
+
+
 def test_values_are_read_where_they_are_typed() -> None:
     names = ["time_limit", "container", "sbatch", "hosts"]
     settings = typed("--launcher", "slurm", *options(names))
@@ -216,11 +262,6 @@ def LAUNCHER_COMMAND(launcher: LauncherSettings) -> None:
 
 #: What Python or `click` would take for a whole number, or what looks like one.
 NOT_WHOLE = ("\u0663", "\uff11", "1_000", " 1", "1 ", "1\n", "+8", "0x10", "1e3", "", "9" * 19)
-
-
-class Colour(StrEnum):
-    RED = "red"
-    BLUE = "blue"
 
 
 @pytest.mark.parametrize(
