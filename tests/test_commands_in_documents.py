@@ -64,7 +64,9 @@ def parse(group: click.Group, name: str, words: list[str]) -> None:
     Raises:
         click.ClickException: it does not understand them.
     """
-    group.commands[name].make_context(name, words)
+    # As below its group: a command keeps the names of the help option that it is first asked with.
+    with click.Context(group, **group.context_settings) as parent:
+        group.commands[name].make_context(name, words, parent=parent)
 
 
 def test_there_are_commands_to_look_at() -> None:

@@ -149,7 +149,8 @@ MISTAKES = {
         "tuning-sweep changes how workers exchange gradients: give it 2 or more"
     ),
     "run-one --strategy single --in-flight 1": (
-        "strategy single has no setting in_flight: leave it out (--in-flight). It has no settings."
+        "strategy single has no setting in_flight: leave it out (--in-flight). Its settings: "
+        "embeddings."
     ),
     "run-one --strategy allreduce --bytes-per-pack 0 --in-flight 2": (
         "in packs (bytes_per_pack, or collective nccl or auto) TensorFlow decides what is sent"
