@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 
 import numpy as np
@@ -212,3 +213,32 @@ def test_loads_of_different_numbers_of_workers_are_refused() -> None:
         replace(load, backward_s=np.zeros(3))
     with pytest.raises(ValueError, match="times as long"):
         TogetherLoad(num_workers=1, forward_s=0.1, backward_s=0.1, network_s=0.0, crowd=0.5)
+
+
+def simulated_rate(workers: int, think_s: float, service_s: float, spread: float) -> float:
+    """Steps per second of workers that queue, first come first served, for one fixed service."""
+    random = np.random.default_rng(workers)
+    shape = 1.0 / spread**2
+
+    def thinks() -> float:
+        return float(random.gamma(shape, think_s / shape))
+
+    arrivals = sorted(thinks() for _ in range(workers))
+    free, steps, warm = 0.0, 20_000, 2_000
+    begun = 0.0
+    for step in range(steps):
+        arrived = heapq.heappop(arrivals)
+        free = max(free, arrived) + service_s
+        heapq.heappush(arrivals, free + thinks())
+        begun = free if step == warm else begun
+    return (steps - 1 - warm) / (free - begun)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0])
+@pytest.mark.parametrize("service", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_the_closed_form_is_near_a_simulation_of_events(
+    workers: int, service: float, spread: float
+) -> None:
+    found = workers / step_s(shared_load(workers, 1.0, [service]), PLAIN)
+    assert found == pytest.approx(simulated_rate(workers, 1.0, service, spread), rel=0.07)
