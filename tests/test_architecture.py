@@ -381,6 +381,36 @@ def test_what_depends_on_the_strategy_asks_its_traits() -> None:
     assert places(compares) == []
 
 
+def is_of_sentences(relative: str) -> bool:
+    own = ("analysis/report/", "experiments/tuning/outcome", "analysis/planning/choice")
+    return relative.startswith(own)
+
+
+def test_no_sentence_is_made_of_two_rates() -> None:
+    values = {"rates", "ratio", "mean_rate", "mean_gain", "gains", "estimate", "rate"}
+
+    def names_of(node: ast.AST) -> set[str]:
+        """In what is compared; how many values there are is another question."""
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
+            return set()
+        own = {getattr(node, "id", None) or getattr(node, "attr", None) or ""}
+        return own.union(*map(names_of, ast.iter_child_nodes(node)))
+
+    def compares(relative: str, node: ast.AST) -> bool:
+        if not is_of_sentences(relative):
+            return False
+        is_call = isinstance(node, ast.Call) and ast.unparse(node.func) in ("min", "max")
+        ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+        is_order = isinstance(node, ast.Compare) and any(isinstance(o, ordered) for o in node.ops)
+        return (is_call or is_order) and not values.isdisjoint(names_of(node))
+
+    assert places(compares) == []
+    deciding = ("analysis.stats.statistics.compare", "analysis.stats.pairs.rivals.mean_gain")
+    own = [relative for relative in SOURCES if is_of_sentences(relative)]
+    assert len(own) > 10
+    assert imports(own, lambda _, name: name in deciding) == []
+
+
 def test_no_two_classes_share_a_name() -> None:
     classes = (n for relative in SOURCES for n in nodes(relative) if isinstance(n, ast.ClassDef))
     counts = Counter(node.name for node in classes)

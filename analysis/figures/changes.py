@@ -26,9 +26,10 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
+from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.decisions import Pair, changed_points, decisions
 from analysis.stats.pairs.ladders import Ladder, ladders
+from analysis.stats.pairs.rivals import Kind
 from analysis.stats.pairs.setting_pairs import varies_exchange
 from analysis.stats.points import launch_ratios
 from analysis.wording import ratio, with_interval, workers_text
@@ -81,7 +82,9 @@ def ladder_data(case: Case) -> pd.DataFrame:
 
 def _brought(case: Case, ladder: Ladder) -> list[Decision]:
     """What every rung but the first may be said to bring."""
-    return [decisions(case).of(one, other) for other, one in pairwise(ladder.points)]
+    table = comparisons(case)
+    rows = [table.between(one, other) for other, one in pairwise(ladder.points)]
+    return [row.decision for row in rows if row]
 
 
 def _draw_rungs(
@@ -110,9 +113,9 @@ def plot_exchange(case: Case) -> Figure | None:
     """Examples per second over those of the point that was changed, which has axes of its own."""
     if not varies_exchange(case) or any(ladders(case)):
         return None
-    groups: dict[str, list[Pair]] = {}
-    for item in changed_points(case):
-        groups.setdefault(_name(item.second), []).append(item)
+    groups: dict[str, list[Comparison]] = {}
+    for item in comparisons(case).of(Kind.CHANGED):
+        groups.setdefault(_name(item.second.best), []).append(item)
     heights = [len(items) * _CHANGE_HEIGHT + _AROUND_CHANGES for items in groups.values()]
     limits = _limits([item for items in groups.values() for item in items])
     with style():
@@ -137,19 +140,19 @@ def exchange_data(case: Case) -> pd.DataFrame:
     names = ("ratio", "low", "high")
     return pd.DataFrame(
         {
-            "setting": _name(item.first),
-            "changed_from": _name(item.second),
+            "setting": _name(item.first.best),
+            "changed_from": _name(item.second.best),
             **dict(zip(names, item.decision.ends, strict=True)),
             "outcome": str(item.decision.outcome),
             "launches": " ".join(f"{ratio:.6g}" for ratio in _ratios(item)),
-            "ok": len(item.first.rates),
-            "planned": item.first.planned,
+            "ok": len(item.first.best.rates),
+            "planned": item.first.best.planned,
         }
-        for item in changed_points(case)
+        for item in comparisons(case).of(Kind.CHANGED)
     )
 
 
-def _limits(items: Sequence[Pair]) -> tuple[float, float]:
+def _limits(items: Sequence[Comparison]) -> tuple[float, float]:
     """Around all launches and means; an interval that is longer ends in an arrow."""
     means = [item.decision.ratio for item in items if item.decision.ratio is not None]
     ratios = [1.0, *means, *(ratio for item in items for ratio in _ratios(item))]
@@ -157,11 +160,11 @@ def _limits(items: Sequence[Pair]) -> tuple[float, float]:
     return min(ratios) - margin, max(ratios) + margin
 
 
-def _ratios(item: Pair) -> pd.Series:
-    return launch_ratios(item.first.rates, item.second.rates)
+def _ratios(item: Comparison) -> pd.Series:
+    return launch_ratios(item.first.best.rates, item.second.best.rates)
 
 
-def _exchange_marks(items: Sequence[Pair]) -> pd.DataFrame:
+def _exchange_marks(items: Sequence[Comparison]) -> pd.DataFrame:
     """What is drawn of each setting: ratios over the one that it is changed from."""
     names = ("mean", "low", "high")
     return pd.DataFrame(
@@ -169,10 +172,10 @@ def _exchange_marks(items: Sequence[Pair]) -> pd.DataFrame:
             **dict(zip(names, map(known, item.decision.ends), strict=True)),
             "launches": tuple(_ratios(item)),
             "bound": math.nan,
-            "ok": len(item.first.rates),
-            "planned": item.first.planned,
-            "failed": len(item.first.unusable),
-            "starred": bool(item.first.mark or item.second.mark),
+            "ok": len(item.first.best.rates),
+            "planned": item.first.best.planned,
+            "failed": len(item.first.best.unusable),
+            "starred": bool(item.first.best.mark or item.second.best.mark),
             "filled": item.decision.outcome in _SHOWN,
         }
         for item in items
@@ -180,10 +183,10 @@ def _exchange_marks(items: Sequence[Pair]) -> pd.DataFrame:
 
 
 def _draw_changes(
-    axes: Axes, items: Sequence[Pair], number: int, limits: tuple[float, float]
+    axes: Axes, items: Sequence[Comparison], number: int, limits: tuple[float, float]
 ) -> None:
     look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     marks = _exchange_marks(items).assign(y=range(len(items)))
     draw_rows(axes, marks, look, limits, unclaimed="nothing to compare with")
-    name_rows(axes, [item.first.setting.exchange for item in items])
+    name_rows(axes, [item.first.best.setting.exchange for item in items])

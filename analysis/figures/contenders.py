@@ -24,11 +24,12 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.decisions import decisions
-from analysis.stats.findings import headline_pair, leader
-from analysis.stats.pairs.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
+from analysis.stats.comparisons import comparisons
+from analysis.stats.findings import headline_row, leader
+from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import mean_rate
 from analysis.wording import workers_text
+from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
 from ps_allreduce.point.strategies.base import StrategySide
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
@@ -98,11 +99,8 @@ def pair_axis(
 
 def _compared(case: Case) -> tuple[Point, ...]:
     """The best of both sides; of one side alone, what leads and what it is told against."""
-    decided = decisions(case)
-    if decided.main is not None:
-        return decided.main.bests
-    pair = headline_pair(case)
-    return () if pair is None else (pair.first, pair.second)
+    row = comparisons(case).main or headline_row(case)
+    return () if row is None else row.points
 
 
 def _marks(case: Case) -> pd.DataFrame:
@@ -116,9 +114,8 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
     """The position of a point in the case, its row, name and side, and whether it is compared."""
     compared = _compared(case)
     workers = {point.num_workers for point in compared}
-    decided = decisions(case)
-    alone = [(each, leader(decided, each.points)) for each in decided.contenders]
-    defaults = [each.default_of(best) for each, best in alone]
+    table = comparisons(case)
+    defaults = [default_of(leader(table, points), points) for points in contenders(case)]
     of_size = [point for point in case.points if point.num_workers in workers]
     shown = [point for point in of_size if point.setting.traits.communicates()]
     y, last = -1.0, True

@@ -1,9 +1,9 @@
 """Which of the measured settings is taken home: the fastest, or one that is named.
 
-Decides what "the fastest" is, as where two sides are compared (`stats.pairs.sides`): of the
-synchronous settings that communicate, on the most hosts (those of servers counted), the one that
-leads as far as it is decided (`stats.findings`), and plain TensorFlow where that is decided to be
-faster.
+Decides what "the fastest" is, as the report does: of the main comparison's settings, or of one side
+alone of its synchronous ones, the one that leads as far as it is decided (`stats.findings`); and
+plain TensorFlow where that is decided to be faster.  Where neither was measured, it is the
+synchronous setting that leads on the most hosts.
 Of several sweeps of one model the newest counts.  Runs of the gate are no measurements.
 """
 
@@ -16,14 +16,14 @@ from pathlib import Path
 from analysis.data.blocks import BEFOREHAND, analysed
 from analysis.data.cases import Case, Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
+from analysis.stats.comparisons import Comparison, compare_alone, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import decide_two, decisions
-from analysis.stats.findings import leader, plain_lead
-from analysis.stats.pairs.sides import SHIPPED_ALLREDUCE, SideKind
-from analysis.stats.points import mean_rate
+from analysis.stats.findings import highest, leader, plain_lead
+from analysis.stats.pairs.rivals import contenders, rivals_of
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.sides import SHIPPED_ALLREDUCE
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.records import RunRecord
 
@@ -31,14 +31,6 @@ BEST = "best"
 
 #: So many settings are named where none is meant.
 SHOWN = 5
-
-TOGETHER = SideKind(
-    name="synchronous settings",
-    setting="synchronous setting",
-    strategies=lambda traits: (
-        traits.synchronous and traits.communicates() and not traits.as_shipped
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,9 +43,8 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
-        alone: the same of a single worker in the same sweep; None if not measured, or if workers
-            share cores, of which it has as many as it uses.
-        alone_is: what is decided of that single worker; None where `alone` is.
+        alone: a single worker of the same sweep over this setting; None if not measured, or if
+            workers share cores, of which it has as many as it uses.
     """
 
     sweep: Path
@@ -61,8 +52,7 @@ class MeasuredSetting:
     rate: Estimate
     launches: int
     record: RunRecord
-    alone: Estimate | None = None
-    alone_is: Outcome | None = None
+    alone: Comparison | None = None
 
     @property
     def launches_text(self) -> str:
@@ -71,18 +61,20 @@ class MeasuredSetting:
 
     @property
     def better_alone(self) -> str:
-        """A sentence where these workers together are slower than one alone; else empty."""
-        workers = self.record.experiment.num_workers
-        if self.alone is None or self.alone.mean <= self.rate.mean or workers == 1:
+        """A sentence unless these workers are decided to be faster than one; else empty."""
+        if self.alone is None or self.alone.outcome is Outcome.SLOWER:
             return ""
-        alone, together = (with_interval(number, *each.ends) for each in (self.alone, self.rate))
+        single = estimate(self.alone.metric.values(self.alone.first.best))
+        alone, together = (with_interval(number, *each.ends) for each in (single, self.rate))
         told = (
-            f"A single worker made {alone} {self.unit}/s there, and these {workers} together "
-            f"{together}: "
+            f"A single worker made {alone} {self.unit}/s there, and these "
+            f"{self.record.experiment.num_workers} together {together}: "
         )
-        if self.alone_is is not Outcome.FASTER:
-            return told + "whether more hosts pay for this model is not certain."
-        return told + "for this model more hosts do not pay."
+        if self.alone.outcome is Outcome.FASTER:
+            return told + "for this model more hosts do not pay."
+        if self.alone.outcome is Outcome.EQUAL:
+            return told + f"{Outcome.EQUAL}, so for this model more hosts do not pay."
+        return told + "whether more hosts pay for this model is not certain."
 
     @property
     def line(self) -> str:
@@ -156,28 +148,41 @@ def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
 
 
 def _together(case: Case) -> list[Point]:
-    return [point for point in case.points if TOGETHER.strategies(point.setting.traits)]
+    able = [point for point in case.points if point.setting.traits.synchronous]
+    able = [point for point in able if point.setting.traits.communicates()]
+    return [point for point in able if not point.setting.traits.as_shipped]
 
 
 def _fastest(case: Case) -> Point:
-    """On the most hosts with enough launches, or with any where none has enough."""
+    """What leads as the report says it, or plain TensorFlow where that is faster."""
+    table = comparisons(case)
+    best = leader(table, _candidates(case))
+    return plain_lead(table, best, rivals_of(case).of(SHIPPED_ALLREDUCE))
+
+
+def _candidates(case: Case) -> Sequence[Point]:
+    """Those that the report compares; else on the most hosts with enough launches, or with any."""
+    main = comparisons(case).main
+    if main is not None:
+        return [point for side in main.sides for point in side.points]
+    for contending in contenders(case):
+        if contending[0].setting.traits.synchronous:
+            return contending
     points = _together(case)
     enough = [point for point in points if len(point.rates) >= MIN_LAUNCHES] or points
     most = max(point.room for point in enough)
-    best = leader(decisions(case), [point for point in enough if point.room == most])
-    return plain_lead(decisions(case), best, SHIPPED_ALLREDUCE.points(case))
+    return [point for point in enough if point.room == most]
 
 
 def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
     """A point of a case."""
     singles = [p for p in case.points if p.setting.traits is Single and not case.shares_cores]
-    alone = max(singles, key=mean_rate, default=None)
+    several = singles and point.num_workers > 1
     return MeasuredSetting(
         sweep=sweep,
         unit=str(point.asked["unit"]),
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
-        alone=None if alone is None else estimate(alone.rates),
-        alone_is=None if alone is None else decide_two(case, alone, point).outcome,
+        alone=compare_alone(case, highest(singles), point) if several else None,
     )

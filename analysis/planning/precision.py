@@ -7,7 +7,7 @@ from pathlib import Path
 from analysis.data.blocks import analysed
 from analysis.data.cases import Case, make_cases
 from analysis.data.load import read_sweep
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import comparisons
 
 
 def half_width(sweep_dir: Path) -> float | None:
@@ -29,7 +29,5 @@ def half_width(sweep_dir: Path) -> float | None:
 
 
 def _half_width(case: Case) -> float | None:
-    decided = decisions(case)
-    if decided.main is None:
-        return None
-    return decided.of(*decided.main.bests).half_width
+    main = comparisons(case).main
+    return None if main is None else main.decision.half_width

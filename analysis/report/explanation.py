@@ -14,9 +14,10 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import comparisons
+from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import Cause
-from analysis.stats.findings import headline_pair
+from analysis.stats.findings import headline_row
 from analysis.stats.pairs.ladders import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
@@ -95,7 +96,7 @@ def _ratio_text(told: Explanation) -> str:
     if workers[0] != workers[1]:
         names = [f"{n} ({workers_text(count)})" for n, count in zip(names, workers, strict=True)]
         where = ""
-    return f"{capital(names[0])} is {factor_text(told.decision)} faster than {names[1]}{where}."
+    return f"{capital(names[0])} is {factor_text(told.row.decision)} faster than {names[1]}{where}."
 
 
 def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
@@ -126,12 +127,12 @@ def _unseen_text(case: Case, told: Explanation) -> str:
 
 def _largest_rung(case: Case) -> str:
     """The rung that brings most for sure over the one before it; empty where none brings any."""
-    decided = decisions(case)
+    table = comparisons(case)
     brought = [
-        (decided.of(point, before).low or 0.0, rung.name)
+        (row.decision.low or 0.0, rung.name)
         for ladder in ladders(case)
         for (_, before), (rung, point) in pairwise(ladder.rungs)
-        if decided.beats(point, before)
+        if (row := table.between(point, before)) and row.outcome is Outcome.FASTER
     ]
     return max(brought)[1] if brought else ""
 
@@ -239,7 +240,7 @@ def _row(told: Explanation) -> dict[str, str]:
     row = {
         "faster": told.faster.setting.label,
         "slower": told.slower.setting.label,
-        "ratio": factor_text(told.decision),
+        "ratio": factor_text(told.row.decision),
         "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
     }
     for part in () if told.unseen else told.difference.parts:
@@ -250,11 +251,10 @@ def _row(told: Explanation) -> dict[str, str]:
 
 def main_reason(case: Case) -> str:
     """Why what the headline compares came out so; empty where it shows no difference."""
-    pair = headline_pair(case)
-    if pair is None:
+    row = headline_row(case)
+    if row is None:
         return ""
-    compared = {pair.first, pair.second}
-    found = (told for told in explanations(case) if {told.faster, told.slower} == compared)
+    found = (told for told in explanations(case) if {*told.row.points} == {*row.points})
     return next((_reason(told) for told in found), "")
 
 

@@ -26,12 +26,8 @@ from analysis.report.sentences.circumstances import loss_lines
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, short_legend
 from analysis.report.tables.where_time_goes import traced_sentence
-from analysis.stats.pairs.two_results import (
-    OF_MACHINES,
-    SharedCase,
-    SharedPoint,
-    condition_differences,
-)
+from analysis.stats.comparisons import Comparison
+from analysis.stats.pairs.two_results import OF_MACHINES, SharedCase, condition_differences
 from analysis.stats.points import mean_rate
 from analysis.wording import NONE, count_text, not_made_text, number, ratio, with_interval
 
@@ -150,14 +146,16 @@ def _table(shared: SharedCase) -> Table:
     return table
 
 
-def _row(point: SharedPoint) -> list[str]:
+def _row(row: Comparison) -> list[str]:
+    """B is told of, and A stands first."""
+    second, first = row.points
     return [
-        point.first.setting.label,
-        str(point.first.num_workers),
-        _rate_text(point.first),
-        _rate_text(point.second),
-        with_interval(ratio, *point.decision.ends),
-        str(point.decision.outcome),
+        first.setting.label,
+        str(first.num_workers),
+        _rate_text(first),
+        _rate_text(second),
+        with_interval(ratio, *row.decision.ends),
+        str(row.outcome),
     ]
 
 

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.stats.decision import MARGIN, Decision, Outcome
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.decision import MARGIN, Outcome
 from analysis.stats.explained_parts import Cause, explained_parts, lost_shares
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
@@ -201,12 +201,20 @@ def _moved(parts: pd.DataFrame, less: Cause, cause: Cause, share: float) -> pd.D
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Explanation:
-    """Why a point is faster than another one of its case."""
+    """Why the first of two points is faster than the second one."""
 
-    faster: Point
-    slower: Point
-    decision: Decision
+    row: Comparison
     difference: Difference
+
+    @property
+    def faster(self) -> Point:
+        """The first."""
+        return self.row.first.best
+
+    @property
+    def slower(self) -> Point:
+        """The second."""
+        return self.row.second.best
 
     @property
     def unseen(self) -> tuple[Point, ...]:
@@ -218,26 +226,24 @@ class Explanation:
 def explanations(case: Case) -> tuple[Explanation, ...]:
     """Of every pair that differs, in the order of the decisions; the planned ones come first."""
     return tuple(
-        _explain(case, *points, decision)
-        for points, decision in _differing(case)
-        if all(point.launches["mean_step_s"].notna().all() for point in points)
+        _explain(case, row)
+        for row in _differing(case)
+        if all(point.launches["mean_step_s"].notna().all() for point in row.points)
     )
 
 
-def _differing(case: Case) -> Iterator[tuple[tuple[Point, Point], Decision]]:
-    for (first, second), decision in decisions(case).by_pair.items():
-        if decision.outcome is Outcome.FASTER:
-            yield (first, second), decision
-        elif decision.outcome is Outcome.SLOWER:
-            yield (second, first), decision.inverse()
+def _differing(case: Case) -> Iterator[Comparison]:
+    """The faster one first."""
+    for row in comparisons(case).by_pair.values():
+        if row.outcome in (Outcome.FASTER, Outcome.SLOWER):
+            yield row.better_first()
 
 
-def _explain(case: Case, faster: Point, slower: Point, decision: Decision) -> Explanation:
+def _explain(case: Case, row: Comparison) -> Explanation:
+    faster, slower = row.points
     growth = faster.experiment.global_batch / slower.experiment.global_batch
     return Explanation(
-        faster=faster,
-        slower=slower,
-        decision=decision,
+        row=row,
         difference=difference(slower.launches, faster.launches, alone_s(case, slower), growth),
     )
 

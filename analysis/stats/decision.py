@@ -11,7 +11,7 @@ figures only show a `Decision`.  Formulas and sources are in `docs/method.md`:
 - Comparisons that were not planned are corrected for their number (Holm 1979).
 - A sweep that ends once its main interval is narrow enough tests that at a lower level.
 
-Which points are compared is decided in `sides` and `setting_pairs`.
+Which points are compared is decided in `comparisons`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.special import stdtrit
 
-from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, Comparison, Ends
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, Ends, Ratio, compare, estimate
 
 #: Two sides whose ratio lies within this share are called equal.
 MARGIN = 0.03
@@ -65,12 +66,22 @@ class Contest:
         doubt: the circumstance that takes the meaning away; empty if there is none.
     """
 
-    comparisons: tuple[tuple[Comparison, ...], ...]
+    comparisons: tuple[tuple[Ratio, ...], ...]
     best: tuple[int, int] = (0, 0)
     doubt: str = ""
 
+    @classmethod
+    def of(cls, first: Sequence[pd.Series], second: Sequence[pd.Series]) -> Contest:
+        """Settings of two sides by their launches, the best by their means.
+
+        Args:
+            first, second: of each setting a positive value of each launch, by turn.
+        """
+        rows = tuple(tuple(compare(one, other) for other in second) for one in first)
+        return cls(comparisons=rows, best=(_highest(first), _highest(second)))
+
     @property
-    def shown(self) -> Comparison:
+    def shown(self) -> Ratio:
         """Of the two best settings."""
         return self.comparisons[self.best[0]][self.best[1]]
 
@@ -120,11 +131,17 @@ class Contest:
             self, best=(_showing(self.comparisons, row, level), _showing(inverse, column, level))
         )
 
-    def _columns(self) -> list[tuple[Comparison, ...]]:
+    def _columns(self) -> list[tuple[Ratio, ...]]:
         return list(zip(*self.comparisons, strict=True))
 
 
-def _showing(rows: Sequence[tuple[Comparison, ...]], best: int, level: float) -> int:
+def _highest(settings: Sequence[pd.Series]) -> int:
+    if len(settings) == 1:
+        return 0
+    return max(range(len(settings)), key=lambda number: estimate(settings[number]).mean)
+
+
+def _showing(rows: Sequence[tuple[Ratio, ...]], best: int, level: float) -> int:
     """The best setting, unless only others show that they are faster than every rival."""
     shown = [number for number, row in enumerate(rows) if _shows(row, level / len(rows))]
     if best in shown or not shown:
@@ -132,12 +149,12 @@ def _showing(rows: Sequence[tuple[Comparison, ...]], best: int, level: float) ->
     return max(shown, key=lambda number: rows[number][0].ratio or 0.0)
 
 
-def _shows(comparisons: Sequence[Comparison], level: float) -> bool:
+def _shows(comparisons: Sequence[Ratio], level: float) -> bool:
     least = [(each.ratio or 0.0, each.interval(level)[0] or 0.0) for each in comparisons]
     return all(ratio > 1 + MARGIN and low > 1 for ratio, low in least)
 
 
-def _ends(comparisons: Sequence[Comparison], level: float, end: int) -> list[float]:
+def _ends(comparisons: Sequence[Ratio], level: float, end: int) -> list[float]:
     ends = [comparison.interval(level)[end] for comparison in comparisons]
     return [math.nan if each is None else each for each in ends]
 
@@ -156,6 +173,7 @@ class Decision:
         missing: about how many more launches of each side would decide; None if it is decided, or
             if `MOST_MISSING` would not do.
         doubt: the circumstance that leaves no verdict; empty with any other outcome.
+        planned: it is not corrected for the number of all pairs.
     """
 
     outcome: Outcome
@@ -167,6 +185,7 @@ class Decision:
     n_second: int
     missing: int | None = None
     doubt: str = ""
+    planned: bool = False
 
     @property
     def ends(self) -> Ends:

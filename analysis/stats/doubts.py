@@ -2,9 +2,9 @@
 
 Decides which they are: other programs that used the processors, processors that were the limit
 where the network should have been, a worker that made most of the steps, sides whose attempts
-failed unequally often, and a machine that drifted.  Other programs and drift take nothing away from
-a difference that is far larger than what they could explain.  Doubts that leave a comparison its
-meaning are told in `report.sentences.circumstances`.
+failed unequally often, launches that did not reach a value, and a machine that drifted.  Other
+programs and drift take nothing away from a difference that is far larger than what they could
+explain.  Doubts that leave a comparison its meaning are told in `report.sentences.circumstances`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data.cases import Case, Point
+from analysis.data.metric import RATE, Metric
 from analysis.stats.drift import drift_of
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
@@ -52,7 +53,11 @@ class Doubt:
 
 
 def doubt_about(
-    case: Case, first: Point, second: Point, ends: tuple[float | None, float | None]
+    case: Case,
+    first: Point,
+    second: Point,
+    ends: tuple[float | None, float | None],
+    metric: Metric = RATE,
 ) -> str:
     """Why nothing can be decided between two points of a case; empty if nothing speaks against.
 
@@ -64,6 +69,7 @@ def doubt_about(
         *_busy(first, second),
         *_uneven(first, second),
         *_unequal_failures(first, second),
+        *_missed(metric, first, second),
         *drifted(case),
     ]
     return next((each.reason for each in doubts if each.holds(*ends)), "")
@@ -148,6 +154,16 @@ def _failures(point: Point) -> tuple[int, int]:
     statuses = point.attempts["status"]
     counting = statuses[statuses != Status.INTERRUPTED]
     return int((counting != Status.OK).sum()), len(counting)
+
+
+def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
+    """Launches that never reached a value have none: those that did are fast ones."""
+    for point in points:
+        if missed := metric.missed(point):
+            yield Doubt(
+                reason=f"{missed} of {len(point.launches)} launches of {point.setting.label} did "
+                f"not reach the {metric.name}, so those that did are a selection"
+            )
 
 
 def drifted(case: Case) -> Iterator[Doubt]:

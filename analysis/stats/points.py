@@ -19,7 +19,7 @@ from itertools import product
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.stats.statistics import Comparison, Estimate, compare, estimate
+from analysis.stats.statistics import Estimate, Ratio, compare, estimate
 from ps_allreduce.record.variables import PlacementUsed
 
 #: What a step consists of; nobody sees into the steps of some strategies.
@@ -110,6 +110,26 @@ def _is_free(point: Point) -> bool:
     return not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
 
 
+def bounds_passed(case: Case) -> list[str]:
+    """Upper bounds that some mean is above: what workers do that exchange nothing, or alone."""
+    table = point_table(case)
+    rates = list(zip(case.points, table["rate"], strict=True))
+    free = {
+        point.num_workers: rate
+        for point, rate in rates
+        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
+    }
+    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
+    passed = {
+        "that of no_communication with as many workers": any(
+            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
+            for point, rate in rates
+        ),
+        "an efficiency of 1": bool((efficiency > 1).any()),
+    }
+    return [bound for bound, is_passed in passed.items() if is_passed]
+
+
 def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
     """Each launch over the base's launch of the same turn, for drawing single points.
 
@@ -142,7 +162,7 @@ def _row(case: Case, point: Point) -> Numbers:
     }
 
 
-def _with_interval(name: str, value: Estimate | Comparison | None) -> Numbers:
+def _with_interval(name: str, value: Estimate | Ratio | None) -> Numbers:
     """A mean or a ratio and its interval as three columns."""
     names = (name, f"{name}_low", f"{name}_high")
     return dict(zip(names, value.ends if value else (None, None, None), strict=True))
@@ -182,7 +202,7 @@ def _pairs(point: Point, base: Point) -> int | None:
     return None if counted == (len(point.rates), len(base.rates)) else speedup.n_first
 
 
-def _speedup(point: Point, base: Point) -> Estimate | Comparison | None:
+def _speedup(point: Point, base: Point) -> Estimate | Ratio | None:
     if point.rates.empty:
         return None
     if base is point:

@@ -50,7 +50,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Ratio:
     """The ratio of two points' rates, and Student's t of its logarithm.
 
     Attributes:
@@ -101,9 +101,9 @@ class Comparison:
             return 0.0 if beyond > 0.0 else 1.0
         return float(stdtr(self.freedom, -beyond / self.error))
 
-    def inverse(self) -> Comparison:
-        """The same comparison with the sides exchanged."""
-        return Comparison(
+    def inverse(self) -> Ratio:
+        """The same with the sides exchanged."""
+        return Ratio(
             ratio=None if self.ratio is None else 1 / self.ratio,
             error=self.error,
             freedom=self.freedom,
@@ -171,7 +171,7 @@ def launches_to_tell(known: Estimate, launches: int) -> int | None:
     return next(found, None)
 
 
-def compare(first: pd.Series, second: pd.Series) -> Comparison:
+def compare(first: pd.Series, second: pd.Series) -> Ratio:
     """Ratio of two points: paired where enough turns are in both, else Welch on the logs.
 
     A sweep runs in turns, each of which holds every point once; launches of one turn share what
@@ -183,7 +183,7 @@ def compare(first: pd.Series, second: pd.Series) -> Comparison:
     """
     first, second, paired = _aligned(first, second)
     n, m = len(first), len(second)
-    compared = partial(Comparison, n_first=n, n_second=m)
+    compared = partial(Ratio, n_first=n, n_second=m)
     if min(n, m) == 0:
         return compared(ratio=None)
     a, b = _logs(first), _logs(second)

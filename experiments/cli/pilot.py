@@ -18,7 +18,6 @@ from rich.console import Console
 from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, spend
 from analysis.planning.variances import pilot_of
 from experiments.cli.requests import StudyRequest
-from experiments.sweep.contenders import main_points
 from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
 from experiments.sweep.session import (
     RunListener,
@@ -30,6 +29,7 @@ from experiments.sweep.session import (
 from experiments.sweep.sweep import Sweep
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import tasks_of
+from ps_allreduce.point.sides import main_points
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import RunRecord
 

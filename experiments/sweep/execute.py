@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 
 from analysis.planning.precision import half_width
-from experiments.sweep.contenders import both_sides, still_open
 from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_definition
 from experiments.sweep.folder import check_writable
 from experiments.sweep.history import History, Standing, kept_records, of_block, read_history
@@ -31,6 +30,7 @@ from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.inputs.data import InputFiles
+from ps_allreduce.point.sides import both_sides, still_open
 from ps_allreduce.record.files import EARLY_STOPPING, iter_record_paths
 from ps_allreduce.record.records import Phases, RunRecord, Status
 

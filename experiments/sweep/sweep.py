@@ -11,11 +11,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.sweep.contenders import both_sides, main_points
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.measurement import Measurement, SteadyWarmup
+from ps_allreduce.point.sides import both_sides, main_points
 
 #: Repetitions of different jobs are so far apart that they never meet: a pair of runs with the same
 #: repetition was made by the same job.

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.stats.decision import Contest, Outcome, decide
-from analysis.stats.statistics import Comparison, compare
-from analysis.wording import ratio, with_interval
+from analysis.stats.decision import Contest, Decision, Outcome, decide
+from analysis.wording import outcome_text, ratio, with_interval
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
@@ -64,8 +63,7 @@ class SideOutcome:
         best = self.standing.best
         if best is None:
             return None
-        (over,) = decide([Contest(comparisons=((self.over_default(best),),))])
-        is_better = self.default_failed or over.outcome is Outcome.FASTER
+        is_better = self.default_failed or self.over_default(best).outcome is Outcome.FASTER
         return self.points[best] if is_better else self.default
 
     @property
@@ -73,9 +71,10 @@ class SideOutcome:
         """No launch of the default ended well."""
         return mean_rate(self.outcomes(self.default)) is None
 
-    def over_default(self, candidate: str) -> Comparison:
+    def over_default(self, candidate: str) -> Decision:
         """A candidate over the default, in the launches of the last round, pass by pass."""
-        return compare(self._last_rates(candidate), self._last_rates(self.default.experiment_id))
+        default = self._last_rates(self.default.experiment_id)
+        return decide([Contest.of([self._last_rates(candidate)], [default])])[0]
 
     def _last_rates(self, candidate: str) -> pd.Series:
         last = [each for each in self.standing.moments if each.is_last]
@@ -139,13 +138,14 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
     if side.default_failed or best is None:
         return f"{told}; the default failed"
     if best == side.default.experiment_id:
-        return f"{told}: the default; no other candidate was ahead of it"
-    compared = side.over_default(best)
-    over = f"{with_interval(ratio, *compared.ends)} of the default"
-    passes = f"in {_launches_text(compared.n_first)} of each that chose nothing"
+        return f"{told}: the default; no other candidate was shown to be faster"
+    decision = side.over_default(best)
+    over = f"{with_interval(ratio, *decision.ends)} of the default"
+    passes = f"in {_launches_text(decision.n_first)} of each that chose nothing"
     if winner != side.default:
         return f"{told}; {over} {passes}"
-    return f"{told}: the default; {side.points[best].title} was not clearly faster: {over} {passes}"
+    said = f"{side.points[best].title} is not decided to be faster"
+    return f"{told}: the default; {said}: {over} {passes}, {outcome_text(decision)}"
 
 
 def _launches_text(count: int) -> str:

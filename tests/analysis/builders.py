@@ -16,6 +16,8 @@ from analysis.data.cases import Case, make_cases
 from analysis.data.columns import make_table
 from analysis.data.rows import row_of
 from analysis.report.sentences.verdict import Verdict, verdict
+from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.pairs.rivals import Kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire
@@ -233,6 +235,11 @@ def reported(sweep: Path, *groups: Iterable[RunRecord]) -> str:
     save_all(sweep, *groups)
     invoke("report", str(sweep))
     return (sweep / "report.html").read_text()
+
+
+def changes_of(case: Case) -> list[Comparison]:
+    """Settings beside those that they are changed from."""
+    return comparisons(case).of(Kind.CHANGED)
 
 
 def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:

@@ -6,9 +6,7 @@ spelled, the faster setting first.  What else stands on them is decided where it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -33,11 +31,27 @@ from analysis.report.tables.where_time_goes import (
     traced_table,
 )
 from analysis.stats.causes import explanations
-from analysis.stats.decisions import Pair, all_pairs, changed_points
+from analysis.stats.comparisons import Comparison, comparisons, pairs_of
+from analysis.stats.decision import Decision
+from analysis.stats.pairs.rivals import Kind
 from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
-from analysis.stats.points import BASES, PlacementPoint, base_text, placement_points, point_table
+from analysis.stats.points import (
+    BASES,
+    PlacementPoint,
+    base_text,
+    bounds_passed,
+    placement_points,
+    point_table,
+)
 from analysis.stats.statistics import CONFIDENCE, estimate
-from analysis.wording import NONE, number, outcome_text, ratio, with_interval
+from analysis.wording import (
+    NONE,
+    number,
+    outcome_text,
+    ratio,
+    transports_label,
+    with_interval,
+)
 from ps_allreduce.record.choices import exchange_sentence
 from ps_allreduce.record.records import BUSY_LIMIT
 
@@ -219,62 +233,36 @@ def _bytes_text(loads: Sequence[int]) -> str:
 def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
     """A row for each pair of synchronous settings, on the same transport or on different ones."""
     headings = _PAIRS if same_transport else _PAIRS_APART
-    pairs = all_pairs(case, same_transport=same_transport)
-    return _rows([_faster_first(pair) for pair in pairs], headings)
-
-
-def _faster_first(pair: Pair) -> Pair:
-    if pair.decision.ratio is None or pair.decision.ratio >= 1:
-        return pair
-    swapped = replace(pair, first=pair.second, second=pair.first)
-    return replace(swapped, decision=pair.decision.inverse())
+    rows = pairs_of(case, same_transport=same_transport)
+    return _rows([row.better_first() for row in rows], headings)
 
 
 def changed_rows(case: Case) -> pd.DataFrame:
     """A row for each setting of the exchange beside the one that it is changed from."""
-    return _rows(changed_points(case) if varies_exchange(case) else (), _CHANGED)
+    rows = comparisons(case).of(Kind.CHANGED) if varies_exchange(case) else ()
+    return _rows(rows, _CHANGED)
 
 
-def _rows(pairs: Iterable[Pair], headings: Mapping[str, str]) -> pd.DataFrame:
+def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFrame:
     rows = [
         {
-            "first": pair.first.setting.label,
-            "second": pair.second.setting.label,
-            "workers": each_text([pair.first.num_workers, pair.second.num_workers]),
-            "ratio": with_interval(ratio, *pair.decision.ends),
-            "n": str(min(pair.decision.n_first, pair.decision.n_second)),
-            "p": _p_text(pair),
-            "outcome": outcome_text(pair.decision),
-            "transports": pair.label,
+            "first": row.first.name,
+            "second": row.second.name,
+            "workers": each_text([point.num_workers for point in row.points]),
+            "ratio": with_interval(ratio, *row.decision.ends),
+            "n": str(min(row.decision.n_first, row.decision.n_second)),
+            "p": _p_text(row.decision),
+            "outcome": outcome_text(row.decision),
+            "transports": transports_label(*(point.transport for point in row.points)),
         }
-        for pair in pairs
+        for row in told
     ]
     return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
 
 
-def _p_text(pair: Pair) -> str:
-    p_value = pair.decision.p_value
-    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * pair.planned}"
-
-
-def _bounds_passed(case: Case) -> list[str]:
-    """Upper bounds that some point is above: what workers do that exchange nothing, or alone."""
-    table = point_table(case)
-    rates = list(zip(case.points, table["rate"], strict=True))
-    free = {
-        point.num_workers: rate
-        for point, rate in rates
-        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
-    }
-    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
-    passed = {
-        "that of no_communication with as many workers": any(
-            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
-            for point, rate in rates
-        ),
-        "an efficiency of 1": bool((efficiency > 1).any()),
-    }
-    return [bound for bound, is_passed in passed.items() if is_passed]
+def _p_text(decision: Decision) -> str:
+    p_value = decision.p_value
+    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * decision.planned}"
 
 
 def legend(case: Case) -> str:
@@ -295,10 +283,10 @@ def legend(case: Case) -> str:
 def scaling_lines(case: Case) -> list[str]:
     """What speed-ups and efficiencies rest on, and why some are not claimed."""
     lines = [*scaling_lines_of(case), *pairs_lines(case, BASES)]
-    if passed := _bounds_passed(case):
+    if passed := bounds_passed(case):
         lines.append(
-            f"Some points are faster than their upper bound, {' or '.join(passed)}: that much the "
-            "launches differ on this machine."
+            f"Mean rates of some points lie above their upper bound, {' or '.join(passed)}: that "
+            "much the launches differ on this machine."
         )
     return lines + _mark_lines(case)
 

@@ -15,9 +15,9 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.sentences.verdict import Verdict
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import comparisons
 from analysis.stats.findings import leader, leading
-from analysis.stats.pairs.contenders import Contenders
+from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import base_text, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
@@ -57,39 +57,38 @@ def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[Case
     Args:
         study: the page of the published study that the sweep repeats.
     """
-    return [each for each in reports if study is None or decisions(each.case).main is not None]
+    return [each for each in reports if study is None or comparisons(each.case).main is not None]
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
     """The rates of both sides, the faster one first, and their ratio; else the fastest setting."""
-    main, alone = decisions(case).main, decisions(case).contenders
-    if main is None and alone:
-        return _numbers_of_contenders(case, alone[0])
-    if main is None:
+    table = comparisons(case)
+    if table.main is None and (contending := next(contenders(case), None)):
+        return _numbers_of_contenders(case, contending)
+    if table.main is None:
         measured = [point for point in case.points if len(point.rates)]
         exchanging = [point for point in measured if point.setting.traits.communicates()]
         shown = exchanging or measured
-        return [_rate_number(case, leader(decisions(case), shown))] if shown else []
-    points, decision = main.bests, decisions(case).of(*main.bests)
-    if decision.ratio is not None and decision.ratio < 1:
-        points, decision = points[::-1], decision.inverse()
-    rates = [_rate_number(case, point) for point in points if len(point.rates)]
-    if decision.ratio is None:
+        return [_rate_number(case, leader(table, shown))] if shown else []
+    row = table.main.better_first()
+    rates = [_rate_number(case, point) for point in row.points if len(point.rates)]
+    if row.decision.ratio is None:
         return rates
-    value = with_interval(ratio, *decision.ends)
-    meaning = " over ".join(point.setting.label for point in points)
+    value = with_interval(ratio, *row.decision.ends)
+    meaning = " over ".join(point.setting.label for point in row.points)
     return [*rates, KeyNumber(value=value, meaning=f"ratio: {meaning}")]
 
 
-def _numbers_of_contenders(case: Case, alone: Contenders) -> list[KeyNumber]:
+def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyNumber]:
     """The rate that leads, what it is faster than, and how far it is from what could be."""
-    decided = decisions(case)
-    best, pair = leader(decided, alone.points), leading(decided, alone)
+    table = comparisons(case)
+    best, row = leader(table, contending), leading(table, contending)
     gain = []
-    if pair is not None:
-        named = "the default, " * (pair.second is alone.default_of(best))
-        value = with_interval(ratio, *pair.decision.ends)
-        gain = [KeyNumber(value=value, meaning=f"over {named}{pair.second.setting.label}")]
+    if row is not None:
+        rival = row.second.best
+        named = "the default, " * (rival is default_of(best, contending))
+        value = with_interval(ratio, *row.decision.ends)
+        gain = [KeyNumber(value=value, meaning=f"over {named}{rival.setting.label}")]
     return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
 

@@ -34,8 +34,8 @@ from analysis.report.tables.what_was_run import (
     repeat_lines,
     unusable_rows,
 )
+from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
-from analysis.stats.decisions import decisions
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from ps_allreduce.record.files import write_atomically
 
@@ -211,7 +211,7 @@ def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
     """The sweep and its question; a published study has its own."""
     if study:
         return f"Study {name}"
-    sides = any(decisions(report.case).main for report in reports)
+    sides = any(comparisons(report.case).main for report in reports)
     question = "parameter servers or all-reduce?" if sides else "which setting is fastest?"
     return f"Sweep {name}: {question}"
 

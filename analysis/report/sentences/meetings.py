@@ -5,7 +5,8 @@ faster than, and what of a higher mean is not decided.  Decides how a decision i
 side first, or why nothing can be said of them.  Of the suite and plain TensorFlow it says the same
 words whichever is faster.  Under weak scaling points with other numbers of workers have another
 global batch, since every worker keeps its own: that is said wherever such points are compared.
-What is decided comes from `stats.decisions` and `stats.findings`.
+A sentence is made of a row of the table of comparisons (`stats.comparisons`), and never of two
+rates: what leads is decided in `stats.findings`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.stats.decision import Decision, Outcome
-from analysis.stats.decisions import Decisions, Pair, all_pairs, decisions
-from analysis.stats.findings import finding, leader, leading
-from analysis.stats.pairs.contenders import Contenders
-from analysis.stats.pairs.cost import costs_alike
-from analysis.stats.pairs.sides import Basis, Meeting
+from analysis.data.metric import RATE, Metric
+from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.decision import Outcome
+from analysis.stats.findings import finding, highest, is_fastest, leader, leading
+from analysis.stats.pairs.rivals import costs_alike, default_of
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import (
@@ -36,40 +36,40 @@ from analysis.wording import (
     with_interval,
     workers_text,
 )
+from ps_allreduce.point.sides import Basis
 from ps_allreduce.point.workload import Scaling
 
 SECONDS_PER_HOUR = 3600
 
 
-def meeting_sentence(case: Case, meeting: Meeting) -> str:
+def meeting_sentence(row: Comparison) -> str:
     """One sentence about two sides, the faster one first."""
-    decision = decisions(case).of(*meeting.bests)
-    where = where_text(meeting, swapped=decision.outcome is Outcome.SLOWER)
-    if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
-        return _nothing_faster(meeting, decision, where)
-    first, second = (side.title for side in meeting.sides)
-    if decision.outcome is Outcome.SLOWER:
-        first, second, decision = second, first, decision.inverse()
-    faster = f"{factor_text(decision)} faster"
-    return capital(f"{first} is {faster} than {second} {where}, {launches_text(decision)}.")
+    if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
+        return _nothing_faster(row)
+    told = row.better_first()
+    faster = f"{factor_text(told.decision)} faster"
+    return capital(
+        f"{told.first.title} is {faster} than {told.second.title} {where_text(told)}, "
+        f"{launches_text(told.decision)}."
+    )
 
 
-def stock_sentence(case: Case, meeting: Meeting) -> str:
+def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
-    decision, (suite, stock) = decisions(case).of(*meeting.bests), meeting.sides
+    suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
-    against = f"Against plain TensorFlow, both {training}{_formats_text(*meeting.bests)}: "
-    slower, plain = decision.outcome is Outcome.SLOWER, stock.best.setting.label
-    where = where_text(meeting, swapped=slower)
-    if decision.outcome not in (Outcome.FASTER, Outcome.SLOWER):
-        doubted = decision.outcome is Outcome.NO_VERDICT
-        seen = f" Measured: {suite.name} at {factor_text(decision)} of stock." if doubted else ""
-        return against + _nothing_faster(meeting, decision, where) + seen
-    told = decision.inverse() if slower else decision
-    said = f"{suite.name} is {factor_text(told)} faster than {plain}"
-    if slower:
-        said = f"plain TensorFlow ({plain}) is {factor_text(told)} faster here than {suite.name}"
-    return f"{against}{said} {where}, {launches_text(told)}."
+    against = f"Against plain TensorFlow, both {training}{_formats_text(*row.points)}: "
+    if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
+        told = against + _nothing_faster(row)
+        if row.outcome is not Outcome.NO_VERDICT:
+            return told
+        return f"{told} Measured: {suite.name} at {factor_text(row.decision)} of stock."
+    first, plain = row.better_first(), stock.best.setting.label
+    factor = factor_text(first.decision)
+    said = f"{suite.name} is {factor} faster than {plain}"
+    if row.outcome is Outcome.SLOWER:
+        said = f"plain TensorFlow ({plain}) is {factor} faster here than {suite.name}"
+    return f"{against}{said} {where_text(first)}, {launches_text(first.decision)}."
 
 
 def _formats_text(suite: Point, stock: Point) -> str:
@@ -78,8 +78,9 @@ def _formats_text(suite: Point, stock: Point) -> str:
     return "" if formats[0] == formats[1] else f", gradients in {formats[0]} and {formats[1]}"
 
 
-def _nothing_faster(meeting: Meeting, decision: Decision, where: str) -> str:
-    first, second = (side.name for side in meeting.sides)
+def _nothing_faster(row: Comparison) -> str:
+    first, second = (side.name for side in row.sides)
+    decision, where = row.decision, where_text(row)
     if decision.outcome is Outcome.TOO_FEW:
         return (
             f"No verdict: it takes three launches of each, and there are {decision.n_first} of "
@@ -111,21 +112,18 @@ def each_text(values: Sequence[int]) -> str:
     return " and ".join(map(str, dict.fromkeys(values)))
 
 
-def where_text(meeting: Meeting, *, swapped: bool = False) -> str:
-    """`at 2 workers (2 hosts, grpc)`: where both sides have as many, it is said once.
-
-    Args:
-        swapped: the second side comes first.
-    """
-    order = (1, 0) if swapped else (0, 1)
-    points = [meeting.bests[number] for number in order]
+def where_text(row: Comparison) -> str:
+    """`at 2 workers (2 hosts, grpc)`: where both sides have as many, it is said once."""
+    points = row.points
     hosts = _hosts_text(*(point.common("num_hosts") for point in points))
     workers = each_text([point.num_workers for point in points])
+    transports = [side.kind.transport if side.kind else None for side in row.sides]
+    transport = transports[0] if transports[0] == transports[1] else None
     if len({point.num_workers for point in points}) == 1:
-        return f"at {workers_text(points[0].num_workers)}{_brackets(hosts, meeting.transport)}"
+        return f"at {workers_text(points[0].num_workers)}{_brackets(hosts, transport)}"
     batches = each_text([point.experiment.global_batch for point in points])
     apart = f"{workers} workers, global batch {batches}"
-    return f"on {hosts or 'their hosts'}{_brackets(apart, meeting.transport)}"
+    return f"on {hosts or 'their hosts'}{_brackets(apart, transport)}"
 
 
 def _hosts_text(first: int | None, second: int | None) -> str:
@@ -140,7 +138,7 @@ def _brackets(*parts: str | None) -> str:
     return f" ({text})" if text else ""
 
 
-def basis_lines(main: Meeting) -> list[str]:
+def basis_lines(main: Comparison) -> list[str]:
     """Why the headline is not at equal hosts; nothing where it is."""
     if main.basis is Basis.HOSTS:
         return []
@@ -150,62 +148,67 @@ def basis_lines(main: Meeting) -> list[str]:
     ]
 
 
-def basis_text(case: Case, meeting: Meeting) -> str:
+def basis_text(row: Comparison) -> str:
     """`At equal cost (8.2 and 8 per hour)`, of another comparison than the main one."""
-    if meeting.basis is not Basis.COST or case.prices is None:
-        return f"At equal {meeting.basis}"
-    first, second = (case.prices.per_hour(point.experiment) for point in meeting.bests)
+    prices = row.case.prices
+    if row.basis is not Basis.COST or prices is None:
+        return f"At equal {row.basis}"
+    first, second = (prices.per_hour(point.experiment) for point in row.points)
     equal = "equal cost" if costs_alike(first, second) else "the nearest costs, which are not equal"
-    names = [side.kind.name for side in meeting.sides]
+    names = [side.kind_name for side in row.sides]
     return f"At {equal} ({names[0]} {first:.4g} per hour, {names[1]} {second:.4g})"
 
 
-def money_lines(case: Case, meeting: Meeting) -> list[str]:
+def money_lines(row: Comparison) -> list[str]:
     """What both sides train for a unit of money; nothing where no prices are stated."""
-    prices = case.prices
+    prices = row.case.prices
     if prices is None:
         return []
     told = []
-    for side in meeting.sides:
+    for side in row.sides:
         cost = prices.per_hour(side.best.experiment)
         trained = mean_rate(side.best) * SECONDS_PER_HOUR / cost
-        told.append(f"{side.kind.name} {trained:.4g} {case.unit} ({cost:.4g} per hour)")
+        told.append(f"{side.kind_name} {trained:.4g} {row.case.unit} ({cost:.4g} per hour)")
     return [
         f"For a unit of money: {', '.join(told)}. A host costs {prices.host:g} per hour, one "
         f"named for servers {prices.ps_host:g}."
     ]
 
 
-def fastest_sentence(case: Case, alone: Contenders) -> str:
+def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = RATE) -> str:
     """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
-    decided = decisions(case)
-    best, pair = leader(decided, alone.points), leading(decided, alone)
-    default = ", the default," * (alone.default_of(best) is best)
+    table = comparisons(case, metric)
+    best, row = leader(table, contending, metric), leading(table, contending, metric)
+    default = ", the default," * (default_of(best, contending) is best)
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
-    opening = (
-        f"{best.setting.label}{default} {_leads(decided, best, alone)} {len(alone.points)} "
-        f"{training} settings at {workers_text(best.num_workers)}, {_rate_text(case, best)}"
-    )
-    if pair is None:
-        return f"{opening}. Nothing is decided."
-    told = _against(pair, is_default=pair.second is alone.default_of(best))
-    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, alone)])
+    among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
+    measured = _measured_text(case, best, metric)
+    if row is None:
+        return (
+            f"Which of {among} is fastest is not known: nothing is decided. "
+            f"{best.setting.label}{default} made {measured}."
+        )
+    told = _against(row, is_default=row.second.best is default_of(best, contending))
+    if is_fastest(table, best, contending):
+        opening = f"{best.setting.label}{default} is the fastest of {among}, {measured}"
+    elif finding(table, contending, metric):
+        leads = "leads, as far as it is decided,"
+        opening = f"{best.setting.label}{default} {leads} {among}, {measured}"
+    else:
+        opening = (
+            f"Which of {among} is fastest is not decided. {best.setting.label}{default} made "
+            f"{measured}"
+        )
+    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending, metric)])
 
 
-def _leads(decided: Decisions, best: Point, alone: Contenders) -> str:
-    if all(decided.beats(best, point) for point in alone.points if point is not best):
-        return "is the fastest of"
-    if best is max(alone.points, key=mean_rate):
-        return "has the highest rate of"
-    return "leads, as far as it is decided,"
+def _measured_text(case: Case, point: Point, metric: Metric) -> str:
+    value = with_interval(number, *estimate(metric.values(point)).ends)
+    return f"{value} {metric.unit_of(case)}"
 
 
-def _rate_text(case: Case, point: Point) -> str:
-    return f"{with_interval(number, *estimate(point.rates).ends)} {case.unit}/s"
-
-
-def _against(pair: Pair, *, is_default: bool) -> str:
-    label, decision = pair.second.setting.label, pair.decision
+def _against(row: Comparison, *, is_default: bool) -> str:
+    label, decision = row.second.best.setting.label, row.decision
     named = f"{label}, the default" if is_default else label
     launches, middle = launches_text(decision), f"{named}," if is_default else label
     if decision.outcome is Outcome.TOO_FEW:
@@ -223,55 +226,41 @@ def _against(pair: Pair, *, is_default: bool) -> str:
     return f"{factor} faster than {named}, {launches}"
 
 
-def _higher_lines(case: Case, best: Point, alone: Contenders) -> Iterator[str]:
-    """The setting with the highest rate, where it is not the one that leads."""
-    decided, highest = decisions(case), max(alone.points, key=mean_rate)
-    if highest is best:
+def _higher_lines(
+    case: Case, best: Point, contending: Sequence[Point], metric: Metric
+) -> Iterator[str]:
+    """The setting with the highest mean, where it is not the one that leads."""
+    top = highest(contending, metric)
+    if top is best:
         return
+    row = comparisons(case, metric).between(top, best)
     told = "no decision"
-    if decided.compares(highest, best):
-        decision = decided.of(highest, best)
-        told = f"{outcome_text(decision)} ({factor_text(decision)})"
-    label, leads = highest.setting.label, best.setting.label
-    yield f"The mean rate of {label} is higher, {_rate_text(case, highest)}; over {leads}: {told}."
-
-
-def finding_sentence(pair: Pair) -> str:
-    """A decided difference of two settings, the faster one first."""
-    first, second = pair.first.setting.label, pair.second.setting.label
-    where = workers_text(pair.first.num_workers)
-    return (
-        f"{first} is {factor_text(pair.decision)} faster than {second} at {where}, "
-        f"{launches_text(pair.decision)}."
+    if row is not None:
+        told = f"{outcome_text(row.decision)} ({factor_text(row.decision)})"
+    yield (
+        f"The mean {metric.name} of {top.setting.label} is {_measured_text(case, top, metric)}; "
+        f"over {best.setting.label}: {told}."
     )
 
 
-def farthest_apart(case: Case) -> str:
-    """Where two sides do not meet, what is decided of their settings, or that nothing is."""
-    decided = decisions(case)
-    points = [*dict.fromkeys(p for pair in all_pairs(case) for p in (pair.first, pair.second))]
-    if not points:
-        return ""
-    found = finding(decided, points)
-    if found is None:
-        first, second = max(points, key=mean_rate), min(points, key=mean_rate)
-        found, decision = decided.pair(first, second), decided.of(first, second)
-        said = (
-            f"At {workers_text(first.num_workers)} {first.setting.label} and "
-            f"{second.setting.label} are farthest apart: {decision.outcome}, "
-            f"{factor_text(decision)}."
-        )
-    else:
-        said = finding_sentence(found)
-    return f"{said} {network_sentence(case, (found.first, found.second))}".rstrip()
+def finding_sentence(row: Comparison) -> str:
+    """A difference of two settings that is decided, the faster one first, or that none is."""
+    first, second = (point.setting.label for point in row.points)
+    decision, where = row.decision, f"at {workers_text(row.first.best.num_workers)}"
+    if row.outcome is not Outcome.FASTER:
+        told = f"{factor_text(decision)}, {outcome_text(decision)}"
+        return f"{capital(where)} {first} over {second}: {told}."
+    return (
+        f"{first} is {factor_text(decision)} faster than {second} {where}, "
+        f"{launches_text(decision)}."
+    )
 
 
-def network_sentence(case: Case, points: tuple[Point, Point]) -> str:
+def network_sentence(row: Comparison) -> str:
     """What links and processors did under both settings; empty where a circumstance counts more."""
-    several = points[0] is not points[1]
-    if several and decisions(case).of(*points).outcome is Outcome.NO_VERDICT:
+    if row.outcome is Outcome.NO_VERDICT:
         return ""
-    launches = pd.concat([point.launches for point in dict.fromkeys(points)])
+    launches = pd.concat([point.launches for point in row.points])
     # A link that was measured a little too low would be busy for more than the step.
     shares = (launches["network_s"] / launches["step_s"]).dropna().clip(upper=1.0)
     if shares.empty:

@@ -27,7 +27,6 @@ from analysis.report.sentences.circumstances import (
 from analysis.report.sentences.meetings import (
     basis_lines,
     basis_text,
-    farthest_apart,
     fastest_sentence,
     finding_sentence,
     meeting_sentence,
@@ -36,11 +35,11 @@ from analysis.report.sentences.meetings import (
     stock_sentence,
 )
 from analysis.report.tables.what_was_run import notes_line
+from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import Decisions, decisions
-from analysis.stats.findings import beside_undecided, headline_pair, plain_first
+from analysis.stats.findings import beside_undecided, farthest_apart, headline_row, plain_first
 from analysis.stats.pairs.ladders import Ladder, ladders
-from analysis.stats.pairs.sides import ALLREDUCE, PS_SYNC, Meeting, Side, shared_transports
+from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import MIN_LAUNCHES
 from analysis.wording import (
@@ -52,6 +51,7 @@ from analysis.wording import (
     with_interval,
     workers_text,
 )
+from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
@@ -98,31 +98,31 @@ class Verdict:
 
 def verdict(case: Case) -> Verdict:
     """All sentences about a case."""
-    decided = decisions(case)
-    main = decided.main
+    table = comparisons(case)
+    main = table.main
     details = [
-        *(_share_lines(case, main) if main else ()),
+        *(_share_lines(main) if main else ()),
         *steadiness_lines(case.launches),
         *humps_lines(case.launches),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
-        *(meeting_sentence(case, meeting) for meeting in decided.alike),
-        *_transports_apart(case),
-        *_asynchronous(case),
-        *(_AS_SHIPPED + meeting_sentence(case, each) for each in decided.as_shipped),
+        *map(meeting_sentence, table.of(Kind.ALIKE)),
+        *_transports_apart(table),
+        *_asynchronous(case, table),
+        *(_AS_SHIPPED + meeting_sentence(row) for row in table.of(Kind.AS_SHIPPED)),
     ]
     warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
     opening, network = _opening(case, main)
-    first = plain_first(decided)
-    told = [stock_sentence(case, meeting) for meeting in first]
-    headline = " ".join(filter(None, [*told, opening, sparse_line(case), notes_line(case)]))
+    first = plain_first(table)
+    told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]
+    headline = " ".join(filter(None, told))
     otherwise = tuple(_otherwise_lines(case, main))
-    if main and (alone := _alone_sentence(case, main)):
+    if main and (alone := _alone_sentence(table, main)):
         details.insert(0, network)
         network = alone
     return Verdict(
         headline=headline,
         otherwise=otherwise,
-        stock=tuple(stock_sentence(case, each) for each in decided.stock if each not in first),
+        stock=tuple(stock_sentence(row) for row in table.of(Kind.STOCK) if row not in first),
         reason=main_reason(case),
         network=network,
         warnings=warnings,
@@ -130,108 +130,108 @@ def verdict(case: Case) -> Verdict:
     )
 
 
-def _opening(case: Case, main: Meeting | None) -> tuple[str, str]:
+def _opening(case: Case, main: Comparison | None) -> tuple[str, str]:
     """What comes first, and what else is said of networks or of sides that do not meet."""
-    pair = headline_pair(case)
-    network = network_sentence(case, (pair.first, pair.second)) if pair else ""
+    row = headline_row(case)
+    network = network_sentence(row) if row else ""
     if main:
         found = beside_undecided(case)
         said = [finding_sentence(found)] if found else []
-        return " ".join([*said, meeting_sentence(case, main)]), network
-    if alone := decisions(case).contenders:
-        return fastest_sentence(case, alone[0]), network
+        return " ".join([*said, meeting_sentence(main)]), network
+    if contending := next(contenders(case), None):
+        return fastest_sentence(case, contending), network
     apart = farthest_apart(case)
-    if told := [_ladder_text(decisions(case), ladder) for ladder in ladders(case)]:
-        return " ".join(told), apart
-    return _why_none(case), apart
+    said = [finding_sentence(apart), network_sentence(apart)] if apart else []
+    opening = [_ladder_text(comparisons(case), ladder) for ladder in ladders(case)]
+    return " ".join(opening) or _why_none(case), " ".join(said).rstrip()
 
 
-def _alone_sentence(case: Case, meeting: Meeting) -> str:
+def _alone_sentence(table: Comparisons, main: Comparison) -> str:
     """A single worker that is faster than the workers of both sides; else empty."""
-    decided = decisions(case)
-    if decided.alone is None or decided.of(*meeting.bests).outcome is Outcome.NO_VERDICT:
+    row = next(iter(table.of(Kind.SINGLE)), None)
+    if row is None or main.outcome is Outcome.NO_VERDICT or row.outcome is not Outcome.FASTER:
         return ""
-    if decided.alone.outcome is not Outcome.FASTER:
-        return ""
-    fastest = max(meeting.bests, key=mean_rate)
+    several = row.second.best
     return (
-        f"A single worker is {factor_text(decided.alone)} faster than {fastest.num_workers} of "
-        f"{fastest.setting.strategy}: more do not pay here."
+        f"A single worker is {factor_text(row.decision)} faster than {several.num_workers} of "
+        f"{several.setting.strategy}: more do not pay here."
     )
 
 
 def _why_none(case: Case) -> str:
-    kinds = [ALLREDUCE, PS_SYNC]
-    if absent := [kind.name for kind in kinds if not kind.points(case)]:
-        measured = [kind for kind in kinds if kind.points(case)]
-        if any(len({p.setting.label for p in kind.points(case)}) == 1 for kind in measured):
-            return (
-                f"No verdict: of {measured[0].name} one setting was measured; a comparison takes "
-                f"another one, or runs of {absent[0]}."
-            )
+    kinds, rivals = [ALLREDUCE, PS_SYNC], rivals_of(case)
+    if absent := [kind.name for kind in kinds if not rivals.of(kind)]:
+        for kind in kinds:
+            if len({point.setting.label for point in rivals.of(kind)}) == 1:
+                return (
+                    f"No verdict: of {kind.name} one setting was measured; a comparison takes "
+                    f"another one, or runs of {absent[0]}."
+                )
         return f"No verdict: there are no runs of {' or '.join(absent)}."
     names = " and ".join(kind.name for kind in kinds)
-    shared = shared_transports(case, *kinds)
+    shared = rivals.shared_transports(ALLREDUCE, PS_SYNC)
     if not shared:
         return f"No verdict: {names} were not measured on the same transport."
     alike = [kind.over(shared[0]) for kind in kinds]
-    failed = [kind.name for kind in alike if all(p.rates.empty for p in kind.points(case))]
+    failed = [kind.name for kind in alike if not any(map(rivals.launches, rivals.of(kind)))]
     if failed:
         return f"No verdict: no run of {' or '.join(failed)} ended well."
     return f"No verdict: {names} were not measured at the same number of workers."
 
 
-def _ladder_text(decided: Decisions, ladder: Ladder) -> str:
-    brought = [
-        f"{rung.name} {with_interval(ratio, *decided.of(point, before).ends)}"
+def _ladder_text(table: Comparisons, ladder: Ladder) -> str:
+    steps = [
+        (rung.name, table.between(point, before))
         for (_, before), (rung, point) in pairwise(ladder.rungs)
     ]
+    brought = [f"{name} {with_interval(ratio, *row.decision.ends)}" for name, row in steps if row]
     where = workers_text(ladder.num_workers)
     return f"Ladder of {ladder.name}, {where}, over the rung before: {', '.join(brought)}."
 
 
-def _doubts(meeting: Meeting) -> list[str]:
-    if not meeting.beyond:
+def _doubts(main: Comparison) -> list[str]:
+    if not main.beyond:
         return []
-    more = ", ".join(str(count) for count in meeting.beyond)
+    more = ", ".join(str(count) for count in main.beyond)
     return [f"Too few launches for a verdict at more workers ({more})."]
 
 
-def _otherwise_lines(case: Case, main: Meeting | None) -> Iterator[str]:
+def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     """What is equal in the headline, and the same sides at equal workers and at equal cost.
 
     Of one side alone the fastest asynchronous setting, where the headline is not about it.
     """
     if main is None:
-        for alone in decisions(case).contenders[1:]:
-            yield f"Apart, since it is not the same training: {fastest_sentence(case, alone)}"
+        for contending in [*contenders(case)][1:]:
+            said = fastest_sentence(case, contending)
+            yield f"Apart, since it is not the same training: {said}"
         return
     yield from basis_lines(main)
-    for meeting in decisions(case).otherwise:
-        yield f"{basis_text(case, meeting)}: {meeting_sentence(case, meeting)}"
+    for row in comparisons(case).of(Kind.WORKERS, Kind.COST):
+        yield f"{basis_text(row)}: {meeting_sentence(row)}"
 
 
-def _share_lines(case: Case, meeting: Meeting) -> list[str]:
+def _share_lines(main: Comparison) -> list[str]:
     """Figures per worker core, and per host paid for: hosts of servers are not free."""
-    unit = case.unit
-    chosen = [(side, side.best) for side in meeting.sides]
+    unit = main.case.unit
+    chosen = [(side, side.best) for side in main.sides]
     cores = [_share_text(unit, side, point.worker_cores, "worker core") for side, point in chosen]
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
-    several = {point.common("num_hosts") for _, point in chosen} != {1}
+    several = {point.common("num_hosts") for point in main.points} != {1}
     return [
         f"Per worker core: {', '.join(cores)}.",
-        _total_cores_line(*(point for _, point in chosen)),
-        *_threads_lines(*(point for _, point in chosen)),
+        _total_cores_line(*main.points),
+        *_threads_lines(*main.points),
         *([f"Per host paid for: {', '.join(hosts)}."] if several else []),
-        *money_lines(case, meeting),
+        *money_lines(main),
     ]
 
 
 def _share_text(unit: str, side: Side, count: int | None, what: str) -> str:
     if not count:
-        return f"{side.kind.name} unknown (launches differ in their {what}s)"
+        return f"{side.kind_name} unknown (launches differ in their {what}s)"
     share = mean_rate(side.best) / count
-    return f"{side.kind.name} {share:.4g} {unit}/s ({count_text(count, what)})"
+    return f"{side.kind_name} {share:.4g} {unit}/s ({count_text(count, what)})"
 
 
 def _total_cores_line(first: Point, second: Point) -> str:
@@ -255,16 +255,14 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
     return [f"The sides were given different threads for each worker: {', '.join(threads)}."]
 
 
-def _selection_lines(meeting: Meeting) -> list[str]:
+def _selection_lines(main: Comparison) -> list[str]:
     """What the best settings were chosen from; empty where there was no choice or no interval."""
-    if min(len(best.rates) for best in meeting.bests) < MIN_LAUNCHES:
-        return []
     chosen = [
         f"{side.best.setting.label} of {len(side.points)} settings"
-        for side in meeting.sides
+        for side in main.sides
         if len(side.points) > 1
     ]
-    if not chosen:
+    if not chosen or min(len(main.metric.values(point)) for point in main.points) < MIN_LAUNCHES:
         return []
     return [
         f"Best settings: {', '.join(chosen)}. The interval holds for whichever is best in truth: "
@@ -272,14 +270,14 @@ def _selection_lines(meeting: Meeting) -> list[str]:
     ]
 
 
-def _transports_apart(case: Case) -> Iterator[str]:
+def _transports_apart(table: Comparisons) -> Iterator[str]:
     """What came out with another transport: no verdict about the strategies alone."""
-    for meeting in decisions(case).apart:
-        transports = transports_label(*(side.kind.transport for side in meeting.sides))
-        said = meeting_sentence(case, meeting)
+    for row in table.of(Kind.APART):
+        transports = transports_label(*(point.transport for point in row.points))
+        said = meeting_sentence(row)
         yield f"{capital(transports)}, so this does not compare the strategies alone: {said}"
 
 
-def _asynchronous(case: Case) -> list[str]:
-    said = [meeting_sentence(case, meeting) for meeting in decisions(case).asynchronous]
+def _asynchronous(case: Case, table: Comparisons) -> list[str]:
+    said = [*map(meeting_sentence, table.of(Kind.ASYNCHRONOUS))]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []

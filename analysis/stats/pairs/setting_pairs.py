@@ -3,7 +3,7 @@
 Decides which pairs are compared beside the sides of the verdict: all synchronous settings with each
 other, and what changes the exchange of gradients with the point that it is changed from.  That is,
 among those that differ in nothing else, the one that the others are nearest to; or of a ladder, the
-rung before it.  What may be said of a pair is decided in `decisions`.
+rung before it.  What may be said of a pair is decided in `comparisons`.
 
 Asynchronous settings compute something else and have no place among all pairs.
 """
@@ -17,15 +17,15 @@ from itertools import combinations
 
 from analysis.data.cases import Case, Point
 from analysis.data.columns import SETTINGS
+from analysis.data.metric import Metric
 from analysis.data.setting import EXCHANGE, MAX_TOGETHER, exchange_of
 from analysis.stats.pairs.ladders import rung_pairs, without_rungs
+from analysis.stats.pairs.rivals import PointPair
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.wire import Collective
 
-PointPair = tuple[Point, Point]
 
-
-def synchronous_pairs(case: Case, *, same_transport: bool) -> list[PointPair]:
+def synchronous_pairs(case: Case, metric: Metric, *, same_transport: bool) -> list[PointPair]:
     """Pairs at the largest number of workers that has any; both have three launches.
 
     Changed settings are left out if they are too many: pairs of all of them would be hundreds.
@@ -38,7 +38,7 @@ def synchronous_pairs(case: Case, *, same_transport: bool) -> list[PointPair]:
         for point in without_changed(case).points
         if point.setting.traits.synchronous
         and point.setting.traits.max_workers is None
-        and len(point.rates) >= MIN_LAUNCHES
+        and len(metric.values(point)) >= MIN_LAUNCHES
     ]
     pairs = [
         (first, second)

@@ -8,15 +8,18 @@ agree.  Launches of two folders are never pairs.  All points of two folders are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.columns import CONDITIONS, SETTINGS
+from analysis.data.metric import RATE
+from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about, drifted
-from analysis.stats.statistics import CONFIDENCE, compare
+from analysis.stats.pairs.rivals import Kind, side_of
+from analysis.stats.statistics import CONFIDENCE
 from ps_allreduce.errors import UserError
 
 #: Conditions that may differ between the two.
@@ -31,26 +34,18 @@ _OF_CORES = "threads_per_worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharedPoint:
-    """A point that both folders have; what is decided is the second one over the first."""
-
-    first: Point
-    second: Point
-    decision: Decision
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedCase:
     """A training that both folders have measured.
 
     Attributes:
-        points: those that both have, in the order of the first.
+        points: those that both have, in the order of the first; decided is what may be said of
+            the second folder's.
         alone: of each folder those that the other one lacks.
     """
 
     first: Case
     second: Case
-    points: tuple[SharedPoint, ...]
+    points: tuple[Comparison, ...]
     alone: tuple[tuple[Point, ...], tuple[Point, ...]]
 
 
@@ -76,7 +71,7 @@ def shared_cases(first: Sequence[Case], second: Sequence[Case]) -> list[SharedCa
         SharedCase(
             first=one,
             second=other,
-            points=tuple(SharedPoint(first=a, second=b, decision=next(decided)) for a, b in own),
+            points=tuple(_row(other, b, a, next(decided)) for a, b in own),
             alone=(_without(one, [a for a, _ in own]), _without(other, [b for _, b in own])),
         )
         for (one, other), own in pairs.items()
@@ -121,13 +116,21 @@ def _without(case: Case, points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(point for point in case.points if point not in points)
 
 
+def _row(case: Case, first: Point, second: Point, decision: Decision) -> Comparison:
+    return Comparison(
+        case=case,
+        kind=Kind.FOLDERS,
+        first=side_of(first),
+        second=side_of(second),
+        metric=RATE,
+        decision=decision,
+    )
+
+
 def _contest(first: Case, second: Case, one: Point, other: Point) -> Contest:
     """The second over the first; turns of two folders have nothing to do with each other."""
     apart = pd.RangeIndex(-len(one.rates), 0)
-    comparison = compare(other.rates, one.rates.set_axis(apart))
-    low, high = comparison.interval(1 - CONFIDENCE)
+    contest = Contest.of([other.rates], [one.rates.set_axis(apart)])
+    low, high = contest.shown.interval(1 - CONFIDENCE)
     doubts = (each.reason for each in drifted(second) if each.holds(low, high))
-    return Contest(
-        comparisons=((comparison,),),
-        doubt=doubt_about(first, other, one, (low, high)) or next(doubts, ""),
-    )
+    return replace(contest, doubt=doubt_about(first, other, one, (low, high)) or next(doubts, ""))

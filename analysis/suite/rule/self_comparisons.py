@@ -18,7 +18,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import Point, make_cases
 from analysis.data.load import read_sweep
 from analysis.stats.decision import Contest, Outcome, decide
-from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES, compare
+from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.rule.self_test import Share
 from analysis.suite.targets import no_less_than, target_text
@@ -87,8 +87,8 @@ def _of_point(
     whole = len(rates) // (2 * launches) * 2 * launches
     coins = np.random.default_rng(whole)
     for pairs in coins.permuted(rates[:whole].reshape(-1, launches, 2), axis=2):
-        compared = compare(pd.Series(pairs[:, 0]), pd.Series(pairs[:, 1]))
-        (decision,) = decide([Contest(comparisons=((compared,),))])
+        first, second = (pd.Series(pairs[:, side]) for side in (0, 1))
+        (decision,) = decide([Contest.of([first], [second])])
         if decision.ratio is not None and decision.p_value is not None:
             yield SelfComparison(
                 session=session,

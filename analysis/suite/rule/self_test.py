@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from analysis.stats.decision import EARLY_STOPPING_LEVEL, Contest, Decision, Outcome, decide
-from analysis.stats.statistics import CONFIDENCE, compare
+from analysis.stats.statistics import CONFIDENCE
 from analysis.suite.rule.spreads import Spreads
 from analysis.suite.targets import no_less_than, target_text, up_to
 
@@ -107,8 +107,8 @@ def _decided(spreads: Spreads, effect: float, seed: int) -> Decision:
     """What a sweep says of its first side when it ends."""
     sides = _sweep(spreads, effect, np.random.default_rng(seed))
     for count in range(FEWEST, LAUNCHES + 1):
-        contest = _contest([[each[:count] for each in side] for side in sides])
-        (decision,) = decide([contest], EARLY_STOPPING_LEVEL)
+        first, second = ([each[:count] for each in side] for side in sides)
+        (decision,) = decide([Contest.of(first, second)], EARLY_STOPPING_LEVEL)
         if decision.half_width is not None and decision.half_width <= PRECISION:
             break
     return decision
@@ -125,13 +125,6 @@ def _sweep(spreads: Spreads, effect: float, random: np.random.Generator) -> list
         ]
         for count, gain in zip(_SETTINGS, (faster, 0.0), strict=True)
     ]
-
-
-def _contest(sides: list[list[pd.Series]]) -> Contest:
-    first, second = sides
-    rows = tuple(tuple(compare(one, other) for other in second) for one in first)
-    means = [[float(np.log(each).mean()) for each in side] for side in sides]
-    return Contest(comparisons=rows, best=(int(np.argmax(means[0])), int(np.argmax(means[1]))))
 
 
 def render_self_test(

@@ -17,8 +17,9 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Workload
-from tests.analysis.builders import runs, save_all, times
+from tests.analysis.builders import runs, save_all, times, with_wire
 from tests.fakes import make_experiment
 
 FEW, SERVED, RING, ASYNC, APART = (
@@ -58,6 +59,21 @@ def test_a_single_worker_that_is_faster_is_told(results: Path) -> None:
     told = choose(results, "best", None).better_alone
     assert told.startswith("A single worker made 400 [")
     assert told.endswith("for this model more hosts do not pay.")
+
+
+def test_a_single_worker_that_is_equal_is_told_as_such(results: Path) -> None:
+    save_all(results / "compare", runs(make_experiment(Single), times(3.01)))
+    told = choose(results, "best", None).better_alone
+    assert told.endswith("equal within 3 %, so for this model more hosts do not pay.")
+
+
+def test_the_best_is_of_what_the_report_compares(results: Path) -> None:
+    faster = [
+        make_experiment(AllReduce, 8),
+        with_wire(RING, Wire(gradients=WireType.FLOAT16)),
+    ]
+    save_all(results / "compare", *(runs(own, times(4.0)) for own in faster))
+    assert choose(results, "best", None).record.experiment == RING
 
 
 def test_a_single_worker_that_may_be_faster_is_told_as_such(results: Path) -> None:

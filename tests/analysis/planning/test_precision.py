@@ -11,7 +11,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
 from analysis.planning.precision import half_width
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING, write_json
 from tests.analysis.builders import runs, save, times
@@ -33,9 +33,9 @@ def told(folder: Path) -> float:
     """Half of the width of the interval in the report, on the logarithm."""
     results = analysed(read_sweep(folder))
     (case,) = make_cases(results.block.table, results.files.records, results.files.may_stop_early)
-    main = decisions(case).main
+    main = comparisons(case).main
     assert main is not None
-    decision = decisions(case).of(*main.bests)
+    decision = main.decision
     assert decision.low is not None
     assert decision.high is not None
     return math.log(decision.high / decision.low) / 2

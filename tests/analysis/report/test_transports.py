@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from analysis.data.cases import Case
+from analysis.report.pages.case_pages import pair_rows
 from analysis.report.tables.table import render_table, report_table
-from analysis.stats.decisions import all_pairs
+from analysis.stats.comparisons import pairs_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Resources
@@ -61,7 +62,7 @@ def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
     alone = said({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)})
     (line,) = [line for line in alone.details if "float16" in line]
     assert line.startswith("Different transports (grpc in float16, grpc), so this does not compare")
-    pairs = all_pairs(case({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
+    pairs = pairs_of(case({RING: times(1.5), halved[0]: times(9.0), SYNC: times(1.0)}))
     assert len(pairs) == 1
 
 
@@ -96,24 +97,22 @@ def test_a_side_that_failed_on_the_shared_transport_is_named() -> None:
 def test_pairs_on_different_transports_stand_apart() -> None:
     points = {RING: times(2.0), SYNC: times(1.0), EVEN: times(1.5)}
     alone, beside = case(points), case(points | {NCCL: times(9.0)})
-    assert {pair.label for pair in all_pairs(beside)} == {""}
-    assert [
-        (pair.first.setting.label, pair.second.setting.label, pair.label)
-        for pair in all_pairs(beside, same_transport=False)
-    ] == [
-        ("ps_sync, round_robin", "allreduce, nccl", "different transports (grpc, nccl)"),
-        ("ps_sync, partitioned", "allreduce, nccl", "different transports (grpc, nccl)"),
+    assert {pair.transport for pair in pairs_of(beside)} == {"grpc"}
+    rows = pair_rows(beside, same_transport=False).to_numpy()
+    assert [tuple(row[[0, 1, -1]]) for row in rows] == [
+        ("allreduce, nccl", "ps_sync, round_robin", "different transports (nccl, grpc)"),
+        ("allreduce, nccl", "ps_sync, partitioned", "different transports (nccl, grpc)"),
         ("allreduce, nccl", "allreduce, ring", "different transports (nccl, grpc)"),
     ]
-    assert all_pairs(alone, same_transport=False) == []
+    assert pairs_of(alone, same_transport=False) == []
 
 
 def test_both_tables_have_their_own_largest_number_of_workers() -> None:
     far = [make_experiment(SynchronousServers, 4, resources=GPU)]
     far += [make_experiment(AllReduce, 4, resources=GPU, collective=Collective.NCCL)]
     found = case({own: times(1.0) for own in (RING, SYNC, *far)})
-    assert {pair.first.num_workers for pair in all_pairs(found)} == {2}
-    assert {pair.first.num_workers for pair in all_pairs(found, same_transport=False)} == {4}
+    assert {pair.first.best.num_workers for pair in pairs_of(found)} == {2}
+    assert {pair.first.best.num_workers for pair in pairs_of(found, same_transport=False)} == {4}
 
 
 def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> None:

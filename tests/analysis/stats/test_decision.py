@@ -21,12 +21,12 @@ from analysis.stats.decision import (
     decide,
     holm,
 )
-from analysis.stats.statistics import Comparison, compare
+from analysis.stats.statistics import Ratio, compare
 from tests.examples import fast
 
 
-def comparison(ratio: float, error: float | None, launches: int = 5) -> Comparison:
-    return Comparison(
+def comparison(ratio: float, error: float | None, launches: int = 5) -> Ratio:
+    return Ratio(
         ratio=ratio, error=error, freedom=launches - 1, n_first=launches, n_second=launches
     )
 
@@ -179,7 +179,7 @@ def test_sweeps_that_end_once_they_are_narrow_miss_in_at_most_five_of_a_hundred(
     may_end = (np.expm1(halves) <= NARROW) & (counts >= FEWEST) | (counts == MOST)
     missed = 0
     for number, end in enumerate(may_end.argmax(axis=1)):
-        comparison = Comparison(
+        comparison = Ratio(
             ratio=math.exp(means[number, end]),
             error=float(errors[number, end]),
             freedom=float(end),

@@ -11,7 +11,7 @@ from analysis.data.cases import Case
 from analysis.planning.choice import choose
 from analysis.report.pages.first_page import key_numbers
 from analysis.report.sentences.verdict import verdict
-from analysis.stats.decisions import decisions
+from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -63,7 +63,7 @@ def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrateg
     told = verdict(case).headline
     assert told.startswith(f"{name}, partitioned, 2 ps leads, as far as it is decided, 5 ")
     assert f"faster than {name}, round_robin, 1 ps, 3 launches each. The mean rate of" in told
-    assert f"The mean rate of {name}, partitioned, 4 ps is higher, 792.5 [" in told
+    assert f"The mean rate of {name}, partitioned, 4 ps is 792.5 [" in told
     assert f"over {name}, partitioned, 2 ps: undecided" in told
     assert [each.meaning for each in key_numbers(case)][:2] == [
         f"images/s: {name}, partitioned, 2 ps, 4 workers",
@@ -81,9 +81,9 @@ def test_an_undecided_main_comparison_comes_after_what_is_decided() -> None:
 def test_a_side_is_told_by_the_setting_that_shows_the_difference() -> None:
     case = case_with(all_reduce(4.0))
     assert "best parameter-server setting (ps_sync, partitioned, 2 ps)" in verdict(case).headline
-    main = decisions(case).main
+    main = comparisons(case).main
     assert main is not None
-    low = decisions(case).of(*main.bests).inverse().low
+    low = main.decision.inverse().low
     assert low is not None
     assert low > 1
 

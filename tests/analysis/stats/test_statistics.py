@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.stats import statistics
-from analysis.stats.statistics import Comparison, Estimate, estimate
+from analysis.stats.statistics import Estimate, Ratio, estimate
 
 
-def compare(first: dict[int, float], second: dict[int, float]) -> Comparison:
+def compare(first: dict[int, float], second: dict[int, float]) -> Ratio:
     return statistics.compare(by_repetition(first), by_repetition(second))
 
 

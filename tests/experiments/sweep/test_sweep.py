@@ -11,19 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.sweep.contenders import main_points, still_open
+from analysis.stats.comparisons import comparisons
 from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
+from ps_allreduce.point.sides import main_points, still_open
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
     NoCommunication,
     Single,
+    StockAllReduce,
     SynchronousServers,
 )
+from ps_allreduce.point.wire import Wire, WireType
+from tests.analysis.builders import case_of, runs, times, with_wire
 from tests.examples import fast
 from tests.fakes import make_experiment
 
@@ -148,6 +152,16 @@ def test_the_main_comparison_is_at_equal_hosts_if_there_are_any() -> None:
     apart = make_experiment(SynchronousServers, 2, spread=Spread(), layout=LayoutKind.DEDICATED)
     assert main_points([*rings, apart]) == [rings[1], apart]
     assert main_points([rings[0], apart]) == [rings[0], apart]
+
+
+def test_a_sweep_launches_more_often_what_its_report_compares() -> None:
+    half = Wire(gradients=WireType.FLOAT16)
+    points = [own for each in (RING, SERVED) for own in (each, with_wire(each, half))]
+    points += [EVEN, make_experiment(AllReduce, 4), make_experiment(StockAllReduce, 2)]
+    main = comparisons(case_of(*(runs(own, times(1.0)) for own in points))).main
+    assert main is not None
+    compared = [point.experiment for side in main.sides for point in side.points]
+    assert set(main_points(points)) == set(compared) == {RING, SERVED, EVEN}
 
 
 @pytest.mark.parametrize("launches", [2, 3, 5, 9])

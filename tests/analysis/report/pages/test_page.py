@@ -250,7 +250,7 @@ def test_what_is_faster_than_its_upper_bound_is_explained(
     )
     case = case_of(*(runs(own, times(factor)) for own, factor in points))
     said = " ".join(scaling_lines(case))
-    assert "faster than their upper bound" in said if bounds else "upper bound" not in said
+    assert "lie above their upper bound" in said if bounds else "upper bound" not in said
     assert bounds is None or f"upper bound, {bounds}: that much" in said
 
 

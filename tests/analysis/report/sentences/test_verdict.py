@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from analysis.report.sentences.verdict import verdict
+from analysis.stats.comparisons import pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import all_pairs
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Spread
@@ -260,8 +260,8 @@ def test_pairs_leave_out_asynchronous_and_single_points() -> None:
         runs(make_experiment(Single), times(1.0)),
         runs(make_experiment(NoCommunication, 2), times(1.0)),
     )
-    found = all_pairs(case)
-    assert [(pair.first.setting.label, pair.second.setting.label) for pair in found] == [
+    found = pairs_of(case)
+    assert [(pair.first.name, pair.second.name) for pair in found] == [
         ("ps_sync, round_robin", "ps_sync, partitioned"),
         ("ps_sync, round_robin", "allreduce"),
         ("ps_sync, partitioned", "allreduce"),
@@ -269,4 +269,4 @@ def test_pairs_leave_out_asynchronous_and_single_points() -> None:
     outcomes = [Outcome.EQUAL, Outcome.SLOWER, Outcome.SLOWER]
     assert [pair.decision.outcome for pair in found] == outcomes
     # Both need three launches.
-    assert all_pairs(case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0, 2)))) == []
+    assert pairs_of(case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0, 2)))) == []

@@ -14,13 +14,12 @@ from analysis.figures.against_workers import plot_against_packs, plot_throughput
 from analysis.figures.changes import plot_exchange
 from analysis.figures.save import save_figures
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import changed_points
 from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, changed, reported, run, runs, with_wire
+from tests.analysis.builders import case_of, changed, changes_of, reported, run, runs, with_wire
 from tests.fakes import make_experiment
 
 SYNC = make_experiment(SynchronousServers, 2)
@@ -56,10 +55,11 @@ SWEEP = case_of(
 
 
 def test_every_changed_point_is_held_against_its_own_defaults() -> None:
-    found = changed_points(SWEEP)
+    found = changes_of(SWEEP)
     assert len(found) == 3 * len(WIRES)
-    assert {item.second.experiment for item in found} == {SYNC, ASYNC, RING}
-    assert all(item.second.setting.strategy is item.first.setting.strategy for item in found)
+    assert {item.second.best.experiment for item in found} == {SYNC, ASYNC, RING}
+    labels = [{point.setting.strategy for point in item.points} for item in found]
+    assert {len(each) for each in labels} == {1}
     assert {round(item.decision.ratio or 0.0, 9) for item in found} == {1.5}
     assert {item.decision.outcome for item in found} == {Outcome.FASTER}
 
@@ -70,8 +70,8 @@ def test_chance_findings_among_many_settings_are_corrected() -> None:
     alone = case_of(runs(SYNC, rates(1.0)), runs(others[0], noisy))
     ring = runs(RING, rates(0.5))
     among = case_of(ring, runs(SYNC, rates(1.0)), *(runs(own, noisy) for own in others))
-    assert [item.decision.outcome for item in changed_points(alone)] == [Outcome.FASTER]
-    assert {item.decision.outcome for item in changed_points(among)} == {Outcome.UNDECIDED}
+    assert [item.decision.outcome for item in changes_of(alone)] == [Outcome.FASTER]
+    assert {item.decision.outcome for item in changes_of(among)} == {Outcome.UNDECIDED}
 
 
 def test_other_workers_and_packs_without_buckets_are_no_change_of_the_exchange() -> None:
@@ -81,7 +81,7 @@ def test_other_workers_and_packs_without_buckets_are_no_change_of_the_exchange()
         for size in (0, 1_000_000)
     ]
     for pair in ((SYNC, other), auto):
-        assert changed_points(case_of(*(runs(own, rates(1.0)) for own in pair))) == []
+        assert changes_of(case_of(*(runs(own, rates(1.0)) for own in pair))) == []
 
 
 @pytest.mark.parametrize("base", [SYNC, RING])
@@ -94,16 +94,16 @@ def test_what_was_asked_for_is_what_the_others_are_held_against(base: Experiment
         *(with_wire(half, Wire(gradients=WireType.FLOAT16, in_flight=count)) for count in (1, 2)),
         with_wire(half, Wire(gradients=WireType.FLOAT16, cut_bytes=0)),
     ]
-    found = changed_points(case_of(*(runs(own, rates(1.0)) for own in (half, *others))))
-    assert {item.second.experiment for item in found} == {half}
-    assert {item.first.experiment for item in found} == set(others)
+    found = changes_of(case_of(*(runs(own, rates(1.0)) for own in (half, *others))))
+    assert {item.second.best.experiment for item in found} == {half}
+    assert {item.first.best.experiment for item in found} == set(others)
 
 
 def test_packs_and_dealing_are_held_against_the_defaults() -> None:
     packs = [RING, packed(0), packed(1_000_000)]
     dealt = [ASYNC, changed(ASYNC, staleness=3), changed(ASYNC, steps_per_dispatch=2)]
-    found = changed_points(case_of(*(runs(own, rates(1.0)) for own in (*packs, *dealt))))
-    assert {item.second.experiment for item in found} == {RING, ASYNC}
+    found = changes_of(case_of(*(runs(own, rates(1.0)) for own in (*packs, *dealt))))
+    assert {item.second.best.experiment for item in found} == {RING, ASYNC}
     assert len(found) == 4
 
 
@@ -111,7 +111,7 @@ def test_what_failed_is_not_what_others_are_held_against() -> None:
     others = [with_wire(SYNC, Wire(in_flight=count)) for count in (1, 2)]
     lost: dict[int, float | None] = {0: None, 1: None}
     case = case_of(runs(SYNC, lost), *(runs(own, rates(1.0)) for own in others))
-    assert {item.second.experiment for item in changed_points(case)} == {others[0]}
+    assert {item.second.best.experiment for item in changes_of(case)} == {others[0]}
 
 
 def test_sizes_of_packs_alone_have_a_figure_of_their_own() -> None:

@@ -9,11 +9,11 @@ import pytest
 from analysis.data.cases import Case
 from analysis.report.sentences.circumstances import share_lines
 from analysis.report.sentences.verdict import verdict
+from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import all_pairs, decisions
 from analysis.stats.doubts import doubt_about
 from analysis.stats.findings import leading
-from analysis.stats.pairs.contenders import contenders
+from analysis.stats.pairs.rivals import against_defaults, contenders
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
 from ps_allreduce.record.records import RunRecord
@@ -43,26 +43,26 @@ def served(launches: int = 3, **factors: float) -> Case:
 
 def test_synchronous_and_asynchronous_settings_contend_apart_at_the_most_workers() -> None:
     found = [*contenders(served())]
-    assert [{point.setting.strategy for point in each.points} for each in found] == [
+    assert [{point.setting.strategy for point in each} for each in found] == [
         {"ps_sync"},
         {"ps_async"},
     ]
-    assert {point.num_workers for each in found for point in each.points} == {2}
-    assert {len(each.points) for each in found} == {3}
+    assert {point.num_workers for each in found for point in each} == {2}
+    assert {len(each) for each in found} == {3}
 
 
 def test_a_setting_is_held_against_round_robin_with_as_many_servers() -> None:
     case = served()
-    pair = leading(decisions(case), decisions(case).contenders[0])
+    pair = leading(comparisons(case), next(contenders(case)))
     assert pair is not None
-    assert (pair.first.setting.label, pair.second.setting.label) == (
+    assert (pair.first.best.setting.label, pair.second.best.setting.label) == (
         "ps_sync, partitioned, 2 ps",
         "ps_sync, round_robin, 2 ps",
     )
     assert pair.decision.outcome is Outcome.FASTER
     assert pair.decision.ratio == pytest.approx(2.0 / 1.5)
-    planned = [each for each in all_pairs(case) if each.planned]
-    assert [{each.first, each.second} for each in planned] == [{pair.first, pair.second}]
+    planned = [each for each in pairs_of(case) if each.decision.planned]
+    assert [{*each.points} for each in planned] == [{*pair.points}]
 
 
 def test_nothing_is_called_the_default_where_the_default_placement_was_not_measured() -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_called_the_default_where_the_default_placement_was_not_measu
     said = verdict(case).headline
     assert said.startswith("ps_sync, partitioned, 4 ps is the fastest of 3 synchronous settings")
     assert "default" not in said
-    assert len(decisions(case).contenders[0].against_defaults) == 0
+    assert against_defaults(next(contenders(case))) == []
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_nothing_is_called_the_default_where_the_default_placement_was_not_measu
         ),
         (
             served(launches=2),
-            "ps_sync, partitioned, 2 ps has the highest rate of 3 synchronous settings at 2 "
-            "workers, 202 images/s: whether it is faster than ps_sync, round_robin, 2 ps, the "
-            "default, takes three launches of each.",
+            "Which of 3 synchronous settings at 2 workers is fastest is not decided. ps_sync, "
+            "partitioned, 2 ps made 202 images/s: whether it is faster than ps_sync, round_robin, "
+            "2 ps, the default, takes three launches of each.",
         ),
         (
             served(round_robin_2=1.99),
-            "ps_sync, partitioned, 2 ps has the highest rate of 3 synchronous settings at 2 "
-            "workers, 200 [190.4, 210.1] images/s: equal within 3 % to ps_sync, round_robin, "
+            "ps_sync, partitioned, 2 ps leads, as far as it is decided, 3 synchronous settings at "
+            "2 workers, 200 [190.4, 210.1] images/s: equal within 3 % to ps_sync, round_robin, "
             "2 ps, the default (1.01x [1.01, 1.01], 3 launches each).",
         ),
     ],
@@ -114,7 +114,29 @@ def test_the_headline_says_which_setting_is_fastest_and_whether_it_beats_the_def
 ) -> None:
     assert verdict(case).headline == said
     (apart,) = verdict(case).otherwise
-    assert apart.startswith("Apart, since it is not the same training: ps_async, ")
+    assert apart.startswith("Apart, since it is not the same training: ")
+    assert "ps_async, " in apart
+
+
+def test_the_fastest_has_beaten_the_runner_up_and_not_its_default_alone() -> None:
+    said = verdict(served(round_robin_1=1.99)).headline
+    assert "fastest" not in said
+    assert said.startswith("ps_sync, partitioned, 2 ps leads, as far as it is decided, 3 ")
+    assert "1.33x [1.33, 1.33] faster than ps_sync, round_robin, 2 ps, the default" in said
+
+
+@pytest.mark.parametrize("rates", [(100.1,), (110.0, 60.0, 170.0)])
+def test_a_default_that_leads_by_chance_is_not_called_the_fastest(rates: tuple[float, ...]) -> None:
+    case = case_of(
+        runs(make_experiment(SynchronousServers, 2, num_ps=2), dict(enumerate(rates))),
+        runs(
+            make_experiment(SynchronousServers, 2, num_ps=2, placement=EVEN),
+            dict.fromkeys(range(len(rates)), 100.0),
+        ),
+    )
+    said = verdict(case).headline
+    assert said.startswith("Which of 2 synchronous settings at 2 workers is fastest is not decided")
+    assert " no other " not in said
 
 
 def test_nobody_contends_where_both_sides_were_measured_or_one_setting_only() -> None:
@@ -133,7 +155,7 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     dealt = [with_steps(each, (39, 1, 1, 1)) for each in runs(near, times(9.0))]
     case = case_of(dealt, *(runs(each, times(1.0)) for each in even))
     (alone,) = contenders(case)
-    assert {point.experiment for point in alone.points} == {*even}
+    assert {point.experiment for point in alone} == {*even}
     nearest, other = case.points[0], case.points[1]
     assert "one worker made up to 93% of the steps" in doubt_about(case, nearest, other, (9.0, 9.0))
     (line,) = share_lines(case)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
 from analysis.report.sentences.verdict import Verdict, verdict
+from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import all_pairs, decisions
-from analysis.stats.pairs.sides import Basis
+from analysis.stats.pairs.rivals import Kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
@@ -25,6 +25,7 @@ from ps_allreduce.point.layout import (
     room_for_workers,
 )
 from ps_allreduce.point.resources import LayoutKind, Spread
+from ps_allreduce.point.sides import Basis
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import invoke, runs, save_all, table_of, times
@@ -103,7 +104,7 @@ def measured(draw: st.DrawFn) -> dict[Experiment, dict[int, float | None]]:
 def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
     points: dict[Experiment, dict[int, float | None]],
 ) -> None:
-    main = decisions(case_of(points)).main
+    main = comparisons(case_of(points)).main
     sizes: list[dict[int, int]] = [{}, {}]
     for own, rates in points.items():
         side = sizes[own.strategy.uses_servers]
@@ -124,7 +125,7 @@ def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
 def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
     points = {reduced(2): times(1.0), reduced(4): times(1.9), served(2, 2): times(1.2)}
     found = told(points)
-    pairs = [(pair.planned, pair.decision.outcome) for pair in all_pairs(case_of(points))]
+    pairs = [(pair.decision.planned, pair.decision.outcome) for pair in pairs_of(case_of(points))]
     assert pairs == [(True, Outcome.FASTER), (False, Outcome.FASTER)]
     four, two = reduced(4).global_batch, reduced(2).global_batch
     assert found.headline == (
@@ -162,9 +163,9 @@ def test_without_as_many_hosts_workers_are_equal_and_it_is_said() -> None:
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     beside = served(4, 4, LayoutKind.COLOCATED)
     points = {reduced(4): times(1.0), beside: times(1.5), served(3, 1): times(2.0)}
-    main = decisions(case_of(points)).main
+    main = comparisons(case_of(points)).main
     assert main is not None
-    assert main.workers == (4, 3)
+    assert [point.num_workers for point in main.points] == [4, 3]
     assert {point.num_workers for point in main.sides[1].points} == {3, 4}
 
 
@@ -201,7 +202,7 @@ def test_prices_that_tell_nothing_new_add_no_comparison(
         make_experiment(kind, 2, spread=spread) for kind in (AllReduce, SynchronousServers)
     )
     case = case_of({ring: times(2.0), beside: times(1.0)}, stated_prices(price, price))
-    assert decisions(case).otherwise == ()
+    assert comparisons(case).of(Kind.WORKERS, Kind.COST) == []
 
 
 def test_dedicated_hosts_cost_as_much_as_others() -> None:

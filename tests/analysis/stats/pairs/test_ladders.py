@@ -11,15 +11,15 @@ from analysis.data.cases import Case
 from analysis.figures.changes import plot_exchange, plot_ladder
 from analysis.figures.save import save_figures
 from analysis.report.sentences.verdict import verdict
+from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import changed_points, decisions
 from analysis.stats.pairs.ladders import ladders
-from analysis.stats.pairs.sides import meet_as_shipped
+from analysis.stats.pairs.rivals import Kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.strategies.stock import LADDERS, Rung
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, reported, runs, times
+from tests.analysis.builders import case_of, changes_of, reported, runs, times
 from tests.fakes import make_experiment
 
 
@@ -44,14 +44,14 @@ def test_every_rung_is_held_against_the_one_before() -> None:
     assert [each.name for each in ladders(SWEEP)] == list(LADDERS)
     for ladder in ladders(SWEEP):
         assert tuple(rung for rung, _ in ladder.rungs) == LADDERS[ladder.name]
-    found = changed_points(SWEEP)
+    found = changes_of(SWEEP)
     assert [round(each.decision.ratio or 0, 9) for each in found] == [2.0] * 10
     assert {each.decision.outcome for each in found} == {Outcome.FASTER}
 
 
 def test_where_a_rung_is_left_out_the_next_is_held_against_the_last_that_is_there() -> None:
     left = [r for r in RECORDS if "statistics" not in r.experiment.title]
-    found = changed_points(case_of(left))
+    found = changes_of(case_of(left))
     assert [round(each.decision.ratio or 0, 9) for each in found] == [2.0, 4.0, 2.0, 2.0] * 2
 
 
@@ -63,9 +63,9 @@ def test_without_altered_parts_there_is_no_ladder() -> None:
 
 @pytest.mark.parametrize("case", [SWEEP, case_of(RECORDS)])
 def test_an_altered_point_is_never_taken_for_stock(case: Case) -> None:
-    meetings = [*meet_as_shipped(case), *decisions(case).as_shipped]
-    met = [point for each in meetings for side in each.sides for point in side.points]
-    assert len(met) == 4
+    (row,) = comparisons(case).of(Kind.AS_SHIPPED)
+    met = [point for side in row.sides for point in side.points]
+    assert len(met) == 2
     assert not any(point.experiment.strategy.is_altered for point in met)
 
 

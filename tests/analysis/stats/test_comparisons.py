@@ -19,11 +19,11 @@ from analysis.report.pages.case_pages import pair_rows
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
+from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.decisions import all_pairs, changed_points, decisions
 from analysis.stats.drift import drift_of
 from analysis.stats.findings import beside_undecided
-from analysis.stats.pairs.sides import Meeting
+from analysis.stats.pairs.rivals import Kind
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -35,7 +35,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, run, runs, said, times, with_wire
+from tests.analysis.builders import case_of, changes_of, run, runs, said, times, with_wire
 from tests.fakes import make_experiment, make_host
 
 SINGLE = make_experiment(Single)
@@ -74,14 +74,16 @@ def sweeps(draw: st.DrawFn) -> Case:
 @settings(max_examples=8, deadline=None)
 @given(case=sweeps())
 def test_headline_and_tables_of_a_sweep_cannot_disagree(case: Case) -> None:
-    decided, table = decisions(case), [*all_pairs(case), *changed_points(case)]
-    table += all_pairs(case, same_transport=False)
+    decided, table = comparisons(case), [*pairs_of(case), *changes_of(case)]
+    table += pairs_of(case, same_transport=False)
     told: dict[frozenset[object], set[object]] = {}
     for pair in table:
-        assert pair.decision == decided.of(pair.first, pair.second)
-        first, _ = sorted((pair.first, pair.second), key=id)
-        same = pair.decision if first is pair.first else pair.decision.inverse()
-        told.setdefault(frozenset((pair.first, pair.second)), set()).add(same.outcome)
+        row = decided.between(*pair.points)
+        assert row is not None
+        assert pair.decision == row.decision
+        first, _ = sorted(pair.points, key=id)
+        same = pair if first is pair.first.best else pair.inverse()
+        told.setdefault(frozenset(pair.points), set()).add(same.outcome)
     assert all(len(outcomes) == 1 for outcomes in told.values())
     if decided.main is not None:
         _check_headline(case, decided.main)
@@ -98,7 +100,7 @@ def _check_figure(case: Case) -> None:
     drawn = [line for axes in figure.axes for line in axes.get_lines()] if figure else []
     # The last markers are arrows at the ends of intervals here.
     filled = [str(m.get_markeredgecolor()) == PAPER for m in drawn if m.get_marker() in MARKERS[:6]]
-    pairs = changed_points(case) if figure else []
+    pairs = changes_of(case) if figure else []
     wanted = [pair.decision.outcome in decided for pair in pairs if pair.decision.ratio is not None]
     assert sorted(filled) == sorted(wanted)
 
@@ -109,10 +111,10 @@ def test_captions_leave_outcomes_to_tables() -> None:
     assert not [kind.name for kind in KINDS if any(text in kind.caption for text in said_of_any)]
 
 
-def _check_headline(case: Case, main: Meeting) -> None:
+def _check_headline(case: Case, main: Comparison) -> None:
     """No row of the table says of the main settings what the headline denies."""
-    first, second = main.bests
-    decision, headline = decisions(case).of(first, second), verdict(case).headline
+    first, second = main.points
+    decision, headline = main.decision, verdict(case).headline
     decided = decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
     # What is decided of other settings comes before a main comparison that is not.
     found = beside_undecided(case)
@@ -122,11 +124,11 @@ def _check_headline(case: Case, main: Meeting) -> None:
     assert ("Undecided" in headline) == (decision.outcome is Outcome.UNDECIDED)
     slower = {Outcome.FASTER: second, Outcome.SLOWER: first}.get(decision.outcome)
     winner = first if slower is second else second
-    for pair in all_pairs(case):
-        if slower is not None and {pair.first, pair.second} == {slower, winner}:
+    for pair in pairs_of(case):
+        if slower is not None and {*pair.points} == {slower, winner}:
             said_of_first = pair.decision.outcome
-            assert (said_of_first is Outcome.FASTER) == (pair.first is winner)
-            assert pair.planned
+            assert (said_of_first is Outcome.FASTER) == (pair.first.best is winner)
+            assert pair.decision.planned
 
 
 def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
@@ -134,7 +136,7 @@ def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
     noisy: dict[int, float | None] = {0: 144.0, 1: 152.0, 2: 137.0}
     case = case_of(runs(RING, noisy), *(runs(own, times(1.0)) for own in (SYNC, EVEN)))
     assert "faster than the best parameter-server setting" in verdict(case).headline
-    (planned,) = [pair for pair in all_pairs(case) if pair.planned]
+    (planned,) = [pair for pair in pairs_of(case) if pair.decision.planned]
     assert planned.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
     rows = pair_rows(case)
     assert rows["p"].str.contains("planned").sum() == 1
@@ -145,17 +147,16 @@ def test_the_headline_of_a_pair_is_not_lost_in_a_correction() -> None:
 def test_plain_tensorflow_is_not_lost_in_the_correction_for_all_pairs() -> None:
     stock, noisy = make_experiment(StockAllReduce, 2), {0: 144.0, 1: 152.0, 2: 137.0}
     case = case_of(runs(RING, noisy), *(runs(own, times(1.0)) for own in (stock, SYNC, EVEN, HALF)))
-    (meeting,) = decisions(case).stock
-    alone = decisions(case_of(runs(RING, noisy), runs(stock, times(1.0))))
-    assert decisions(case).of(*meeting.bests).ends == alone.of(*alone.stock[0].bests).ends
-    planned = [pair for pair in all_pairs(case, same_transport=False) if pair.planned]
-    assert [(pair.first.experiment, pair.second.experiment) for pair in planned] == [(RING, stock)]
+    (row,) = comparisons(case).of(Kind.STOCK)
+    alone = comparisons(case_of(runs(RING, noisy), runs(stock, times(1.0)))).of(Kind.STOCK)
+    assert row.decision.ends == alone[0].decision.ends
+    planned = [pair for pair in pairs_of(case, same_transport=False) if pair.decision.planned]
+    assert [[point.experiment for point in pair.points] for pair in planned] == [[RING, stock]]
     # Of several settings as shipped, the suite must beat every one.
     also = make_experiment(StockAllReduce, 2, collective=Collective.RING)
-    (more,) = decisions(
-        case_of(runs(RING, noisy), runs(stock, times(1.0)), runs(also, times(1.3)))
-    ).stock
-    assert more.bests[1].experiment == also
+    several = case_of(runs(RING, noisy), runs(stock, times(1.0)), runs(also, times(1.3)))
+    (more,) = comparisons(several).of(Kind.STOCK)
+    assert more.second.best.experiment == also
 
 
 def test_unequal_failures_take_the_headline_away() -> None:
@@ -163,7 +164,7 @@ def test_unequal_failures_take_the_headline_away() -> None:
     found = said({RING: times(2.0), SYNC: times(1.0) | lost})
     assert found.headline.startswith("No verdict on all-reduce and ps_sync, round_robin at 2")
     assert "and 3 of 6 of ps_sync, round_robin, so those that did are a selection" in found.headline
-    (pair,) = all_pairs(case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0) | lost)))
+    (pair,) = pairs_of(case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0) | lost)))
     assert pair.decision.outcome is Outcome.NO_VERDICT
 
 
@@ -199,7 +200,7 @@ def test_load_of_others_in_most_launches_takes_the_headline_away(
     case = case_of(quiet, disturbed)
     told = "in most launches of ps_sync, round_robin, so rates tell of them as well"
     assert (told in verdict(case).headline) is said_so
-    (pair,) = all_pairs(case)
+    (pair,) = pairs_of(case)
     assert (pair.decision.outcome is Outcome.NO_VERDICT) is said_so
 
 
@@ -221,7 +222,7 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
     ring, sync = (others if name == disturbed else {} for name in ("faster", "slower"))
     for first, second in ((RING, SYNC), (SYNC, RING)):
         case = case_of(runs(first, times(factor), **ring), runs(second, times(1.0), **sync))
-        (pair,) = all_pairs(case)
+        (pair,) = pairs_of(case)
         assert (pair.decision.outcome is not Outcome.NO_VERDICT) is stands
         assert ("faster than" in verdict(case).headline) is stands
 

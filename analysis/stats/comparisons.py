@@ -1,0 +1,342 @@
+"""The table of comparisons: every two settings of a case that are compared, decided once.
+
+Decides which comparisons are planned: the main one (the best synchronous servers against the best
+all-reduce, at equal hosts), which is not corrected; those with TensorFlow as it ships; and where
+one side was measured alone, its settings against the default: these are families of their own.  So
+are further pairs of asynchronous settings.  All others that anybody shows are one family.  Two
+settings are decided once, so headline, tables and figures cannot tell them in two ways.  Sides that
+meet are told by settings that show what is decided, not by the highest rate, however much it
+varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+
+from analysis.data.cases import Case, Point
+from analysis.data.metric import RATE, Metric
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Contest, Decision, Outcome, decide
+from analysis.stats.doubts import doubt_about
+from analysis.stats.pairs.ladders import without_rungs
+from analysis.stats.pairs.rivals import (
+    Kind,
+    PointPair,
+    Side,
+    against_defaults,
+    contenders,
+    mean_gain,
+    meetings,
+    side_of,
+)
+from analysis.stats.pairs.setting_pairs import changed_pairs, synchronous_pairs, without_changed
+from analysis.stats.points import base_of
+from analysis.stats.statistics import MIN_LAUNCHES
+from ps_allreduce.point.sides import Basis, Meeting
+
+#: Headline, tables and figures all ask for the comparisons of the same few cases.
+_CASES = 16
+
+#: Sides that meet besides those that are planned.
+_MET = (Kind.WORKERS, Kind.COST, Kind.ALIKE, Kind.APART, Kind.ASYNCHRONOUS, Kind.AS_SHIPPED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Comparison:
+    """Two settings of a case, and what may be said of the first one.
+
+    Attributes:
+        basis: what sides have equally much of; None for two settings that are no sides.
+        beyond: larger sizes at which both sides have launches, and not enough of them.
+    """
+
+    case: Case
+    kind: Kind
+    first: Side
+    second: Side
+    metric: Metric
+    decision: Decision
+    basis: Basis | None = None
+    beyond: tuple[int, ...] = ()
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """In their order."""
+        return self.first, self.second
+
+    @property
+    def points(self) -> PointPair:
+        """The settings that are told of, in their order."""
+        return self.first.best, self.second.best
+
+    @property
+    def outcome(self) -> Outcome:
+        """What may be said of the first one."""
+        return self.decision.outcome
+
+    @property
+    def same_transport(self) -> bool:
+        """Both settings send gradients in the same way, or neither sends any."""
+        return self.first.best.transport == self.second.best.transport
+
+    @property
+    def transport(self) -> str | None:
+        """That of both settings; None where they differ."""
+        return self.first.best.transport if self.same_transport else None
+
+    def inverse(self) -> Comparison:
+        """The same told of the other setting."""
+        return replace(self, first=self.second, second=self.first, decision=self.decision.inverse())
+
+    def better_first(self) -> Comparison:
+        """Told of the setting that had more of the metric, whatever is decided."""
+        ratio = self.decision.ratio
+        return self.inverse() if ratio is not None and ratio < 1 else self
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparisons:
+    """All comparisons of a case by one metric.
+
+    Attributes:
+        rows: planned ones first.
+    """
+
+    rows: tuple[Comparison, ...]
+
+    def of(self, *kinds: Kind) -> list[Comparison]:
+        """Those of some kinds, in the order of the table."""
+        return [row for row in self.rows if row.kind in kinds]
+
+    @property
+    def main(self) -> Comparison | None:
+        """The planned comparison of both sides; None where they do not meet."""
+        return next(iter(self.of(Kind.MAIN)), None)
+
+    @cached_property
+    def by_pair(self) -> Mapping[PointPair, Comparison]:
+        """Of every two settings the first row, told in its order; a single worker's are apart."""
+        found: dict[PointPair, Comparison] = {}
+        for row in self.rows:
+            if row.kind is not Kind.SINGLE and row.points[::-1] not in found:
+                found.setdefault(row.points, row)
+        return found
+
+    def between(self, first: Point, second: Point) -> Comparison | None:
+        """What may be said of the first of two settings; None where they are not compared."""
+        if row := self.by_pair.get((first, second)):
+            return row
+        row = self.by_pair.get((second, first))
+        return row and row.inverse()
+
+    def beats(self, first: Point, second: Point) -> bool:
+        """The first is decided faster; not so where the two are not compared."""
+        row = self.between(first, second)
+        return row is not None and row.outcome is Outcome.FASTER
+
+
+@lru_cache(maxsize=_CASES)
+def comparisons(case: Case, metric: Metric = RATE) -> Comparisons:
+    """Compare the settings of a case: the main comparison, those with stock, and all others."""
+    ends = without_rungs(case)  # rungs are compared with each other only
+    met, contending = meetings(ends, metric), [*contenders(ends, metric)]
+    # The launches of the main comparison may have been looked at while they were made.
+    level = EARLY_STOPPING_LEVEL if case.may_stop_early else LEVEL
+    planned = [
+        *_planned(case, metric, Kind.MAIN, met[Kind.MAIN], level),
+        *_planned(case, metric, Kind.STOCK, met[Kind.STOCK], LEVEL),
+    ]
+    main, known = planned[: len(met[Kind.MAIN])], {row.points: row.decision for row in planned}
+    defaults = [against_defaults(points) for points in contending]
+    for pairs in defaults:
+        known |= {pair: replace(each, planned=True) for pair, each in _decide(case, metric, pairs)}
+    others, asynchronous = _others(case, metric, met), _asynchronous_pairs(case, contending)
+    for family in (others.values(), asynchronous):
+        pairs = [pair for pair in family if not {pair, pair[::-1]} & known.keys()]
+        known |= dict(_decide(case, metric, pairs))
+    by_kind = {
+        Kind.DEFAULT: [pair for pairs in defaults for pair in pairs],
+        Kind.PAIR: _synchronous(case, metric, main),
+        Kind.CHANGED: [*changed_pairs(case)],
+        Kind.MET: [*others.values()],
+        Kind.ASYNCHRONOUS_PAIR: asynchronous,
+    }
+    rows = [
+        *planned,
+        *(
+            _row(case, metric, kind, (side_of(first), side_of(second)), known)
+            for kind, pairs in by_kind.items()
+            for first, second in pairs
+        ),
+        *_of_sides(case, metric, met, known, LEVEL / max(1, len(others))),
+        *(_single_worker(case, metric, row) for row in main),
+    ]
+    return Comparisons(rows=tuple(filter(None, rows)))
+
+
+def _row(
+    case: Case,
+    metric: Metric,
+    kind: Kind,
+    sides: tuple[Side, Side],
+    known: Mapping[PointPair, Decision],
+) -> Comparison:
+    """What is decided of two settings, in one of the two orders."""
+    first, second = (side.best for side in sides)
+    if (first, second) in known:
+        decision = known[first, second]
+    else:
+        decision = known[second, first].inverse()
+    return Comparison(
+        case=case, kind=kind, first=sides[0], second=sides[1], metric=metric, decision=decision
+    )
+
+
+def _planned(
+    case: Case, metric: Metric, kind: Kind, met: Sequence[Meeting[Point]], level: float
+) -> list[Comparison]:
+    """A family of sides."""
+    told = [_told(case, metric, meeting, level / len(met)) for meeting in met]
+    decided = decide([contest for _, contest in told], level)
+    return [
+        Comparison(
+            case=case,
+            kind=kind,
+            first=sides[0],
+            second=sides[1],
+            metric=metric,
+            decision=replace(decision, planned=True),
+            basis=meeting.basis,
+            beyond=meeting.beyond,
+        )
+        for meeting, (sides, _), decision in zip(met, told, decided, strict=True)
+    ]
+
+
+def _of_sides(
+    case: Case,
+    metric: Metric,
+    met: Mapping[Kind, Sequence[Meeting[Point]]],
+    known: Mapping[PointPair, Decision],
+    level: float,
+) -> Iterator[Comparison]:
+    """Sides that meet besides, each told of settings that are decided among all pairs.
+
+    Equal workers are left out where the main comparison is of the same points.
+    """
+    for kind in _MET:
+        for meeting in met[kind]:
+            sides, _ = _told(case, metric, meeting, level)
+            row = _row(case, metric, kind, sides, known)
+            if kind is not Kind.WORKERS or meeting.points != met[Kind.MAIN][0].points:
+                yield replace(row, basis=meeting.basis, beyond=meeting.beyond)
+
+
+def _told(
+    case: Case, metric: Metric, meeting: Meeting[Point], level: float
+) -> tuple[tuple[Side, Side], Contest]:
+    """Sides, told of settings that show a difference at a level, and their contest."""
+    first, second = meeting.points
+    contest = _contest(metric, first, second).showing(level)
+    one, other = (
+        Side(kind=kind, points=points, best=points[number])
+        for kind, points, number in zip(meeting.kinds, meeting.points, contest.best, strict=True)
+    )
+    return (one, other), _doubted(case, metric, contest, (one.best, other.best))
+
+
+def _contest(metric: Metric, first: Iterable[Point], second: Iterable[Point]) -> Contest:
+    return Contest.of([*map(metric.gains, first)], [*map(metric.gains, second)])
+
+
+def _doubted(case: Case, metric: Metric, contest: Contest, points: PointPair) -> Contest:
+    """The contest, with what takes the meaning of its ratio away."""
+    return replace(contest, doubt=doubt_about(case, *points, contest.interval(LEVEL), metric))
+
+
+def _decide(
+    case: Case, metric: Metric, pairs: Sequence[PointPair]
+) -> Iterator[tuple[PointPair, Decision]]:
+    """A family of pairs."""
+    contests = [
+        _doubted(case, metric, _contest(metric, [first], [second]), (first, second))
+        for first, second in pairs
+    ]
+    yield from zip(pairs, decide(contests), strict=True)
+
+
+def _others(
+    case: Case, metric: Metric, met: Mapping[Kind, Sequence[Meeting[Point]]]
+) -> dict[frozenset[Point], PointPair]:
+    """All pairs that anybody shows, each once; of sides that meet, any two of their settings."""
+    found: dict[frozenset[Point], PointPair] = {}
+    for pair in (
+        *synchronous_pairs(case, metric, same_transport=True),
+        *synchronous_pairs(case, metric, same_transport=False),
+        *changed_pairs(case),
+        *(pair for kind in _MET for meeting in met[kind] for pair in product(*meeting.points)),
+    ):
+        found.setdefault(frozenset(pair), pair)
+    return found
+
+
+def _synchronous(case: Case, metric: Metric, main: Sequence[Comparison]) -> list[PointPair]:
+    """All synchronous settings with each other, on one transport, then on different ones.
+
+    The main comparison comes first where its settings have different numbers of workers, and enough
+    launches to be told of.
+    """
+    first = [
+        row.points
+        for row in main
+        if row.first.best.num_workers != row.second.best.num_workers
+        and min(len(metric.values(point)) for point in row.points) >= MIN_LAUNCHES
+    ]
+    return [
+        *first,
+        *synchronous_pairs(case, metric, same_transport=True),
+        *synchronous_pairs(case, metric, same_transport=False),
+    ]
+
+
+def _asynchronous_pairs(case: Case, contending: Iterable[Sequence[Point]]) -> list[PointPair]:
+    """All pairs of asynchronous contenders; synchronous ones stand among all pairs.
+
+    Changed settings are left out if they are too many, as there.
+    """
+    few = {*without_changed(case).points}
+    points = [point for each in contending for point in each if point in few]
+    return [*combinations([p for p in points if not p.setting.traits.synchronous], 2)]
+
+
+def _single_worker(case: Case, metric: Metric, main: Comparison) -> Comparison | None:
+    """A single worker against the best of both sides, each of which it must beat.
+
+    It says nothing where workers share cores, of which a single one has as many as it uses.
+    """
+    fastest = max(main.points, key=lambda point: mean_gain(point, metric))
+    alone = base_of(case, fastest, "single")
+    if case.shares_cores or alone is None or metric.values(alone).empty:
+        return None
+    rivals = sorted(main.points, key=lambda point: point is not fastest)
+    return _alone(case, metric, alone, rivals)
+
+
+def compare_alone(case: Case, first: Point, second: Point, metric: Metric = RATE) -> Comparison:
+    """Two settings that are compared with no others, for instance a single worker and several."""
+    return _alone(case, metric, first, [second])
+
+
+def _alone(case: Case, metric: Metric, first: Point, rivals: Sequence[Point]) -> Comparison:
+    contest = _doubted(case, metric, _contest(metric, [first], rivals), (first, rivals[0]))
+    sides = side_of(first), Side(points=tuple(rivals), best=rivals[0])
+    known = {(first, rivals[0]): decide([contest])[0]}
+    return _row(case, metric, Kind.SINGLE, sides, known)
+
+
+def pairs_of(case: Case, *, same_transport: bool = True, metric: Metric = RATE) -> list[Comparison]:
+    """All synchronous settings with each other, on one transport or on different ones."""
+    rows = comparisons(case, metric).of(Kind.PAIR)
+    return [row for row in rows if row.same_transport is same_transport]

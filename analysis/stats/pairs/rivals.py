@@ -1,0 +1,220 @@
+"""Which settings of a case are held against which, as sides.
+
+Decides which sides meet, for which kind of comparison, and at equal cost: at points within 5 % of
+each other's cost, the dearest of them; where no two are, at those that are nearest.  Only prices
+that differ between kinds of hosts make that another comparison than the one at equal hosts.
+
+Where parameter servers or all-reduce were measured alone, the question is which of their settings
+is fastest at the most workers.  Synchronous and asynchronous settings, which do not compute the
+same, each have a question of their own; a setting of which one worker made most of the steps does
+not contend; and a setting is held against the default: round robin, and the suite's own messages,
+with the same strategy and as many servers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+from analysis.data.cases import Case, Point
+from analysis.data.metric import RATE, Metric
+from analysis.data.prices import Prices
+from analysis.stats.doubts import is_uneven
+from analysis.stats.pairs.ladders import ladders
+from analysis.stats.statistics import MIN_LAUNCHES, estimate
+from ps_allreduce.point.layout import num_ps_hosts
+from ps_allreduce.point.sides import (
+    ALLREDUCE,
+    PS_ASYNC,
+    PS_SYNC,
+    SHIPPED_ALLREDUCE,
+    SHIPPED_PS,
+    Basis,
+    Meeting,
+    Rivals,
+    SideKind,
+)
+from ps_allreduce.point.strategies.base import Servers
+
+#: Costs that differ by no more than this share are called equal.
+ALIKE = 0.05
+
+PointPair = tuple[Point, Point]
+
+
+class Kind(StrEnum):
+    """Why two settings are compared."""
+
+    MAIN = "the best of both sides"
+    STOCK = "the suite and TensorFlow as it ships, which train alike"
+    DEFAULT = "of one side alone, a setting and its default"
+    PAIR = "two synchronous settings"
+    CHANGED = "a setting and the one that it is changed from"
+    MET = "two settings of sides that meet"
+    ASYNCHRONOUS_PAIR = "of one side alone, two asynchronous settings"
+    WORKERS = "the sides of the main comparison at equal workers"
+    COST = "the sides of the main comparison at equal cost"
+    ALIKE = "the same sides on another transport"
+    APART = "the same sides on different transports"
+    ASYNCHRONOUS = "asynchronous servers and all-reduce"
+    AS_SHIPPED = "TensorFlow's own two strategies, which do not train alike"
+    SINGLE = "a single worker and several"
+    FOLDERS = "a point in two folders"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    """One of two settings that are compared, and what it was chosen from.
+
+    Attributes:
+        points: the settings to choose from, in the order of the case; not empty.
+        best: the one that is told of.
+        kind: None for a setting that was chosen from no others.
+    """
+
+    points: tuple[Point, ...]
+    best: Point
+    kind: SideKind | None = None
+
+    @property
+    def name(self) -> str:
+        """For a sentence that has much to say: `ps_sync, partitioned`."""
+        return self._alone or self.best.setting.label
+
+    @property
+    def title(self) -> str:
+        """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`."""
+        if self.kind is None or self._alone:
+            return self.name
+        best = "best " if len(self.points) > 1 else ""
+        return f"the {best}{self.kind.setting} ({self.best.setting.label})"
+
+    @property
+    def kind_name(self) -> str:
+        """For a sentence about the side as a whole."""
+        return self.name if self.kind is None else self.kind.name
+
+    @property
+    def _alone(self) -> str:
+        return self.kind.name if self.kind and self.kind.alone and len(self.points) == 1 else ""
+
+
+def side_of(point: Point) -> Side:
+    """A setting that was chosen from no others."""
+    return Side(points=(point,), best=point)
+
+
+def mean_gain(point: Point, metric: Metric = RATE) -> float:
+    """What is higher of the better setting, of a point that has launches: not a decision."""
+    return estimate(metric.gains(point)).mean
+
+
+def rivals_of(case: Case, metric: Metric = RATE) -> Rivals[Point]:
+    """The points of a case, by what was asked for."""
+    return Rivals(
+        points=case.points,
+        experiment=lambda point: point.experiment,
+        launches=lambda point: len(metric.values(point)),
+        enough=MIN_LAUNCHES,
+    )
+
+
+def meetings(case: Case, metric: Metric) -> dict[Kind, list[Meeting[Point]]]:
+    """Where sides meet, by the kind of comparison; the main comparison is one or none."""
+    rivals = rivals_of(case, metric)
+    alike = [*rivals.alike(ALLREDUCE, PS_SYNC)]
+    main = alike[:1]
+    return {
+        Kind.MAIN: main,
+        Kind.STOCK: [
+            meeting
+            for suite, stock in ((ALLREDUCE, SHIPPED_ALLREDUCE), (PS_ASYNC, SHIPPED_PS))
+            for meeting in rivals.meet(suite, stock)
+        ],
+        Kind.WORKERS: [
+            meeting for each in main for meeting in rivals.meet(*each.kinds, [Basis.WORKERS])
+        ],
+        Kind.COST: [meeting for each in main for meeting in _at_cost(case, rivals, each.kinds)],
+        Kind.ALIKE: alike[1:],
+        Kind.APART: [*rivals.apart(ALLREDUCE, PS_SYNC)],
+        Kind.ASYNCHRONOUS: [*rivals.alike(PS_ASYNC, ALLREDUCE)],
+        Kind.AS_SHIPPED: [*rivals.meet(SHIPPED_ALLREDUCE, SHIPPED_PS)],
+    }
+
+
+def costs_alike(first: float, second: float) -> bool:
+    """Whether two costs count as equal."""
+    return abs(math.log(first / second)) <= math.log1p(ALIKE)
+
+
+def _at_cost(
+    case: Case, rivals: Rivals[Point], kinds: tuple[SideKind, SideKind]
+) -> Iterator[Meeting[Point]]:
+    """Two sides where they cost the same, or nearly; nothing where prices say nothing new."""
+    prices = case.prices
+    if prices is None or not _tells_more(case, prices):
+        return
+    one, other = (rivals.by_size(kind, prices.per_hour) for kind in kinds)
+    pairs = [*product(one, other)]
+    if pairs:
+        alike = [pair for pair in pairs if costs_alike(*pair)]
+        nearest = min(pairs, key=lambda pair: abs(math.log(pair[0] / pair[1])))
+        cost = max(alike, default=nearest)
+        yield rivals.meeting(Basis.COST, kinds, (one[cost[0]], other[cost[1]]))
+
+
+def _tells_more(case: Case, prices: Prices) -> bool:
+    """Some hosts have another price, so that equal hosts are not equal cost."""
+    apart = any(num_ps_hosts(point.experiment) for point in case.points)
+    return apart and prices.host != prices.ps_host
+
+
+def contenders(case: Case, metric: Metric = RATE) -> Iterator[tuple[Point, ...]]:
+    """Of one side that was measured alone, the settings at the most workers on one transport.
+
+    At least two synchronous ones, then asynchronous ones, in the order of the case; none where both
+    sides were measured.
+    """
+    rivals = rivals_of(case, metric)
+    if all(map(rivals.of, (ALLREDUCE, PS_SYNC))) or any(ladders(case)):
+        return
+    for synchronous in (True, False):
+        alike = [point for point in case.points if _contends(point, synchronous, metric)]
+        alike = [point for point in alike if point.transport == alike[0].transport]
+        sizes = sorted({point.num_workers for point in alike}, reverse=True)
+        at = ([point for point in alike if point.num_workers == size] for size in sizes)
+        if found := next((points for points in at if len(points) > 1), None):
+            # A single launch wins by luck.
+            often = [p for p in found if rivals.launches(p) >= rivals.enough]
+            yield tuple(often if len(often) > 1 else found)
+
+
+def _contends(point: Point, synchronous: bool, metric: Metric) -> bool:
+    traits = point.setting.traits
+    alike = traits.synchronous is synchronous and not traits.as_shipped
+    measured = len(metric.values(point)) > 0 and not is_uneven(point)
+    return alike and traits.communicates() and measured
+
+
+def default_of(point: Point, contending: Sequence[Point]) -> Point | None:
+    """The default beside a setting: defaults stand first in the order of a case.
+
+    None where the default placement was not measured.
+    """
+    wanted = _kin(point)
+    first = next(each for each in contending if _kin(each) == wanted)
+    servers = first.experiment.strategy.servers
+    return first if servers is None or servers.placement is Servers().placement else None
+
+
+def against_defaults(contending: Sequence[Point]) -> list[PointPair]:
+    """Every setting that is no default, beside its default."""
+    pairs = [(point, default_of(point, contending)) for point in contending]
+    return [(point, default) for point, default in pairs if default and default is not point]
+
+
+def _kin(point: Point) -> tuple[str, int]:
+    return point.setting.strategy, point.experiment.num_ps
