@@ -104,6 +104,7 @@ class Comparisons:
         rows: planned ones first.
     """
 
+    metric: Metric
     rows: tuple[Comparison, ...]
 
     def of(self, *kinds: Kind) -> list[Comparison]:
@@ -173,7 +174,7 @@ def comparisons(case: Case, metric: Metric = RATE) -> Comparisons:
         *_of_sides(case, metric, met, known, LEVEL / max(1, len(others))),
         *(_single_worker(case, metric, row) for row in main),
     ]
-    return Comparisons(rows=tuple(filter(None, rows)))
+    return Comparisons(metric=metric, rows=tuple(filter(None, rows)))
 
 
 def _row(

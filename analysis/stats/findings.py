@@ -19,7 +19,7 @@ from analysis.stats.pairs.rivals import Kind, contenders, default_of, mean_gain
 DECIDED = (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
 
 
-def leader(table: Comparisons, points: Sequence[Point], metric: Metric = RATE) -> Point:
+def leader(table: Comparisons, points: Sequence[Point]) -> Point:
     """The fastest setting as far as it is decided.
 
     Where nothing is decided, that with the highest mean.
@@ -30,7 +30,7 @@ def leader(table: Comparisons, points: Sequence[Point], metric: Metric = RATE) -
     beaten = {point: _beaten_by(table, point, points) for point in points}
     slower = {each for several in beaten.values() for each in several}
     unbeaten = [point for point in points if point not in slower] or points
-    return max(unbeaten, key=lambda point: (len(beaten[point]), mean_gain(point, metric)))
+    return max(unbeaten, key=lambda point: (len(beaten[point]), mean_gain(point, table.metric)))
 
 
 def highest(points: Sequence[Point], metric: Metric = RATE) -> Point:
@@ -43,30 +43,26 @@ def is_fastest(table: Comparisons, best: Point, points: Sequence[Point]) -> bool
     return len(_beaten_by(table, best, points)) == len(points) - 1
 
 
-def finding(
-    table: Comparisons, points: Sequence[Point], metric: Metric = RATE
-) -> Comparison | None:
+def finding(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
     """The leader and what it is most surely faster than; None where nothing is decided."""
-    best = leader(table, points, metric)
+    best = leader(table, points)
     rows = [table.between(best, point) for point in _beaten_by(table, best, points)]
     return max(filter(None, rows), key=lambda row: row.decision.low or 0.0, default=None)
 
 
-def leading(
-    table: Comparisons, points: Sequence[Point], metric: Metric = RATE
-) -> Comparison | None:
+def leading(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
     """Of contenders the leader and its default, or what is decided of it instead.
 
     Where nothing is decided of a default that leads, it stands beside the slowest setting that it
     is compared with; None without any.
     """
-    best = leader(table, points, metric)
-    default, found = default_of(best, points), finding(table, points, metric)
+    best = leader(table, points)
+    default, found = default_of(best, points), finding(table, points)
     row = None if default in (None, best) else table.between(best, default or best)
     if row and (found is None or row.outcome in DECIDED):
         return row
     others = [point for point in points if table.between(best, point)]
-    slowest = min(others, key=lambda point: mean_gain(point, metric), default=None)
+    slowest = min(others, key=lambda point: mean_gain(point, table.metric), default=None)
     return found or (None if slowest is None else table.between(best, slowest))
 
 
@@ -80,7 +76,7 @@ def farthest_apart(case: Case, metric: Metric = RATE) -> Comparison | None:
     if not points:
         return None
     slowest = min(points, key=lambda point: mean_gain(point, metric))
-    return finding(table, points, metric) or table.between(highest(points, metric), slowest)
+    return finding(table, points) or table.between(highest(points, metric), slowest)
 
 
 def beside_undecided(case: Case, metric: Metric = RATE) -> Comparison | None:
@@ -92,7 +88,7 @@ def beside_undecided(case: Case, metric: Metric = RATE) -> Comparison | None:
     rows = pairs_of(case, metric=metric)
     points = dict.fromkeys(point for row in rows for point in row.points)
     alike = [point for point in points if point.transport == main.transport]
-    return finding(table, alike, metric) if alike else None
+    return finding(table, alike) if alike else None
 
 
 def headline_row(case: Case, metric: Metric = RATE) -> Comparison | None:
@@ -101,7 +97,7 @@ def headline_row(case: Case, metric: Metric = RATE) -> Comparison | None:
     if table.main is not None:
         return beside_undecided(case, metric) or table.main
     points = next(contenders(case, metric), None)
-    return None if points is None else leading(table, points, metric)
+    return None if points is None else leading(table, points)
 
 
 def plain_first(table: Comparisons) -> list[Comparison]:

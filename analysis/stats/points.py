@@ -19,6 +19,7 @@ from itertools import product
 import pandas as pd
 
 from analysis.data.cases import Case, Point
+from analysis.data.metric import RATE, Metric
 from analysis.stats.statistics import Estimate, Ratio, compare, estimate
 from ps_allreduce.record.variables import PlacementUsed
 
@@ -47,14 +48,15 @@ Numbers = dict[str, object]
 
 
 @lru_cache(maxsize=_CASES)
-def point_table(case: Case) -> pd.DataFrame:
+def point_table(case: Case, metric: Metric = RATE) -> pd.DataFrame:
     """One row per point, in the order of the case; unknown is NaN.
 
     Columns, with `_low` and `_high` beside those that have an interval:
         setting, num_workers, global_batch, num_hosts, threads (of a worker), transport; launches,
             planned, failed (numbers of launches that are ok, of planned ones, of other attempts).
-        rate: examples per second, geometric mean; rate_bound: at the bound of the step; tokens:
-            the rate in tokens, unknown where examples have none.
+        rate: of the metric (examples per second unless another is named), geometric mean;
+            rate_bound: at the bound of the step; tokens: the rate in tokens, unknown where examples
+            have none.
         per_worker_core, per_total_core, per_host: rate over cores of workers, of all tasks, hosts.
         base_single, base_own: rate of the base, of each of its workers.
         speedup_single, speedup_own: rate over that of each worker of the base.
@@ -70,7 +72,7 @@ def point_table(case: Case) -> pd.DataFrame:
         network_s, bound_s, bound_step_s: time of the busiest link, least time of a step, and time
             that was reached, of the launches with a bound; fraction: bound over step.
     """
-    table = pd.DataFrame([_row(case, point) for point in case.points])
+    table = pd.DataFrame([_row(case, point, metric) for point in case.points])
     table = table.astype(dict.fromkeys(table.columns.difference(_TEXT), float))
     table["tokens"] = table["rate"] * (case.tokens_per_example or math.nan)
     for share, count in _SHARES.items():
@@ -140,8 +142,9 @@ def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
     return rates / base.reindex(rates.index).fillna(estimate(base).mean)
 
 
-def _row(case: Case, point: Point) -> Numbers:
-    against = [_against(case, point, base) for base in BASES]
+def _row(case: Case, point: Point, metric: Metric) -> Numbers:
+    values = metric.values(point)
+    against = [_against(case, point, base, metric) for base in BASES]
     return {
         "setting": point.setting.label,
         "num_workers": point.num_workers,
@@ -151,10 +154,10 @@ def _row(case: Case, point: Point) -> Numbers:
         "worker_cores": point.worker_cores,
         "total_cores": point.common("total_cores"),
         "transport": point.transport,
-        "launches": len(point.rates),
+        "launches": len(values),
         "planned": point.planned,
         "failed": len(point.unusable),
-        **_with_interval("rate", None if point.rates.empty else estimate(point.rates)),
+        **_with_interval("rate", None if values.empty else estimate(values)),
         **_bounds(point),
         **_means(point),
         "marks": point.mark,
@@ -184,36 +187,38 @@ def _bounds(point: Point) -> Numbers:
     return {**_with_interval("fraction", estimate(fractions)), "rate_bound": rate}
 
 
-def _against(case: Case, point: Point, base: str) -> Numbers:
+def _against(case: Case, point: Point, base: str, metric: Metric) -> Numbers:
     rival = base_of(case, point, base)
-    measured = rival if rival is not None and len(rival.rates) else None
+    measured = rival if rival is not None and len(metric.values(rival)) else None
+    speedup = _speedup(point, measured, metric) if measured else None
     return {
-        f"base_{base}": estimate(_of_each(measured)).mean if measured else None,
+        f"base_{base}": estimate(_of_each(measured, metric)).mean if measured else None,
         f"marks_{base}": _mark(point, rival),
-        f"pairs_{base}": _pairs(point, measured) if measured else None,
-        **_with_interval(f"speedup_{base}", _speedup(point, measured) if measured else None),
+        f"pairs_{base}": _pairs(point, measured, metric) if measured else None,
+        **_with_interval(f"speedup_{base}", speedup),
     }
 
 
-def _pairs(point: Point, base: Point) -> int | None:
+def _pairs(point: Point, base: Point, metric: Metric) -> int | None:
     """How many pairs of launches a speed-up rests on; None where it leaves no launch out."""
-    speedup = compare(point.rates, base.rates)
+    own, others = metric.gains(point), metric.gains(base)
+    speedup = compare(own, others)
     counted = (speedup.n_first, speedup.n_second)
-    return None if counted == (len(point.rates), len(base.rates)) else speedup.n_first
+    return None if counted == (len(own), len(others)) else speedup.n_first
 
 
-def _speedup(point: Point, base: Point) -> Estimate | Ratio | None:
-    if point.rates.empty:
+def _speedup(point: Point, base: Point, metric: Metric) -> Estimate | Ratio | None:
+    if metric.values(point).empty:
         return None
     if base is point:
         # A base is its own by definition; an interval of it would be of nothing.
         return Estimate(mean=float(base.num_workers), low=None, high=None)
-    return compare(point.rates, _of_each(base))
+    return compare(metric.gains(point), _of_each(base, metric))
 
 
-def _of_each(base: Point) -> pd.Series:
-    """Rates of each worker of a base."""
-    return base.rates / base.num_workers
+def _of_each(base: Point, metric: Metric) -> pd.Series:
+    """What each worker of a base has: more is better."""
+    return metric.gains(base) / base.num_workers
 
 
 def _mark(point: Point, base: Point | None) -> str:

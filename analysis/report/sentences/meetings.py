@@ -178,7 +178,7 @@ def money_lines(row: Comparison) -> list[str]:
 def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = RATE) -> str:
     """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
     table = comparisons(case, metric)
-    best, row = leader(table, contending, metric), leading(table, contending, metric)
+    best, row = leader(table, contending), leading(table, contending)
     default = ", the default," * (default_of(best, contending) is best)
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
@@ -191,7 +191,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
         opening = f"{best.setting.label}{default} is the fastest of {among}, {measured}"
-    elif finding(table, contending, metric):
+    elif finding(table, contending):
         leads = "leads, as far as it is decided,"
         opening = f"{best.setting.label}{default} {leads} {among}, {measured}"
     else:
