@@ -184,5 +184,5 @@ def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
-        alone=compare_alone(case, highest(singles), point) if several else None,
+        alone=compare_alone(case, highest(singles), [point]) if several else None,
     )

@@ -20,10 +20,8 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Contest, Decision, Outcome, decide
 from analysis.stats.doubts import doubt_about
-from analysis.stats.pairs.ladders import without_rungs
 from analysis.stats.pairs.rivals import (
     Kind,
-    PointPair,
     Side,
     against_defaults,
     contenders,
@@ -31,7 +29,13 @@ from analysis.stats.pairs.rivals import (
     meetings,
     side_of,
 )
-from analysis.stats.pairs.setting_pairs import changed_pairs, synchronous_pairs, without_changed
+from analysis.stats.pairs.setting_pairs import (
+    PointPair,
+    changed_pairs,
+    synchronous_pairs,
+    without_changed,
+    without_rungs,
+)
 from analysis.stats.points import base_of
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.sides import Basis, Meeting
@@ -322,15 +326,17 @@ def _single_worker(case: Case, metric: Metric, main: Comparison) -> Comparison |
     if case.shares_cores or alone is None or metric.values(alone).empty:
         return None
     rivals = sorted(main.points, key=lambda point: point is not fastest)
-    return _alone(case, metric, alone, rivals)
+    return compare_alone(case, alone, rivals, metric)
 
 
-def compare_alone(case: Case, first: Point, second: Point, metric: Metric = RATE) -> Comparison:
-    """Two settings that are compared with no others, for instance a single worker and several."""
-    return _alone(case, metric, first, [second])
+def compare_alone(
+    case: Case, first: Point, rivals: Sequence[Point], metric: Metric = RATE
+) -> Comparison:
+    """A setting and one or several others that it must all beat, compared with no others.
 
-
-def _alone(case: Case, metric: Metric, first: Point, rivals: Sequence[Point]) -> Comparison:
+    Args:
+        rivals: the one that is told of first.
+    """
     contest = _doubted(case, metric, _contest(metric, [first], rivals), (first, rivals[0]))
     sides = side_of(first), Side(points=tuple(rivals), best=rivals[0])
     known = {(first, rivals[0]): decide([contest])[0]}

@@ -38,8 +38,8 @@ from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import beside_undecided, farthest_apart, headline_row, plain_first
-from analysis.stats.pairs.ladders import Ladder, ladders
 from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
+from analysis.stats.pairs.setting_pairs import Ladder, ladders
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import MIN_LAUNCHES
 from analysis.wording import (

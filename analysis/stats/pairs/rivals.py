@@ -23,7 +23,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.data.prices import Prices
 from analysis.stats.doubts import is_uneven
-from analysis.stats.pairs.ladders import ladders
+from analysis.stats.pairs.setting_pairs import PointPair, ladders
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.sides import (
@@ -41,8 +41,6 @@ from ps_allreduce.point.strategies.base import Servers
 
 #: Costs that differ by no more than this share are called equal.
 ALIKE = 0.05
-
-PointPair = tuple[Point, Point]
 
 
 class Kind(StrEnum):

@@ -13,8 +13,8 @@ from analysis.figures.save import save_figures
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.pairs.ladders import ladders
 from analysis.stats.pairs.rivals import Kind
+from analysis.stats.pairs.setting_pairs import ladders
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.strategies.stock import LADDERS, Rung
