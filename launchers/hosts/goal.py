@@ -25,8 +25,9 @@ from ps_allreduce.record.provenance import ROOT
 
 #: The checkout, as it stands in its folder.
 PARTS = (
-    *("LICENSE", "Makefile", "README.md", "analysis", "docs", "experiments", "launchers"),
-    *("ps_allreduce", "pyproject.toml", "requirements", "tests"),
+    *("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"),
+    *("analysis", "docs", "experiments", "launchers", "ps_allreduce", "pyproject.toml"),
+    *("requirements", "tests"),
 )
 
 #: In the checkout on a host: what is being unpacked, packages to install, marks.

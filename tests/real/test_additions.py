@@ -56,7 +56,9 @@ from ps_allreduce.exchange.steps import Exchanged
 class PlainAllReduceBackend(MirroredWorker):
     """Averages by the context of the replica."""
 
-    def exchange(self, gradients: list[tf.Tensor]) -> Exchanged:
+    def exchange(
+        self, gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+    ) -> Exchanged:
         """Apply the mean over all workers."""
         context = tf.distribute.get_replica_context()
         mean = list(context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients))
