@@ -6,7 +6,9 @@ the business of `experiments` and `analysis`.
 
 Sources: ring, Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 workstations, J. Parallel Distrib. Comput. 69, 2009; servers, Jiang et al., A unified architecture
-for accelerating distributed DNN training in heterogeneous GPU/CPU clusters, OSDI 2020, section 2.
+for accelerating distributed DNN training in heterogeneous GPU/CPU clusters, OSDI 2020, section 2;
+rows, Kim et al., Parallax: Sparsity-aware Data Parallel Training of Deep Neural Networks, EuroSys
+2019, section 3.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ps_allreduce.cluster import TaskId, TaskType
+from ps_allreduce.exchange.stacking import NUMBER_BYTES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_by_number
 from ps_allreduce.point.wire import WireType
+from ps_allreduce.record.variables import RowsAsked
 
 #: Bytes per second that every host's link has for gradients, out and in.
 Rates = Mapping[str, tuple[float, float]]
@@ -43,6 +47,7 @@ def demands(
     host_of: Mapping[str, str],
     bytes_per_server: Sequence[int],
     gradient_bytes: int,
+    rows: RowsAsked | None = None,
 ) -> tuple[Flow, ...]:
     """What hosts send each other in one step of every worker.
 
@@ -50,14 +55,34 @@ def demands(
 
     Args:
         host_of: the host of every task, by the task's name, for instance `worker:0`.
-        bytes_per_server: trainable bytes in float32 of each server; empty without servers.
-        gradient_bytes: of one worker, in float32.
+        bytes_per_server: in float32 of each server, of what is exchanged whole; empty without
+            servers.
+        gradient_bytes: of one worker, in float32, rows of tables among them.
+        rows: that are exchanged alone; None where there are none.
     """
     if experiment.strategy.uses_servers:
-        return tuple(_to_servers(experiment, host_of, bytes_per_server))
+        of_rows = () if rows is None else _rows_to_servers(experiment, host_of, rows)
+        return (*_to_servers(experiment, host_of, bytes_per_server), *of_rows)
     if experiment.strategy.uses_collective:
-        return tuple(_around(experiment, host_of, gradient_bytes))
+        return tuple(_around(experiment, host_of, gradient_bytes, rows))
     return ()
+
+
+def _rows_to_servers(
+    experiment: Experiment, host_of: Mapping[str, str], rows: RowsAsked
+) -> Iterator[Flow]:
+    """Every worker asks each server for its rows by their numbers, and sends gradients of them.
+
+    The numbers are there already when the gradients come: TensorFlow sends a tensor once.
+    """
+    for index, asked in enumerate(rows.over(experiment.num_ps)):
+        server = host_of[str(TaskId(TaskType.PS, index))]
+        pushed = asked * (rows.row_bytes + NUMBER_BYTES)
+        for worker, host in _senders(experiment, host_of):
+            if host != server:
+                yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
+                pulled = asked * rows.row_bytes
+                yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
 
 
 def _to_servers(
@@ -74,13 +99,22 @@ def _to_servers(
 
 
 def _around(
-    experiment: Experiment, host_of: Mapping[str, str], gradient_bytes: int
+    experiment: Experiment,
+    host_of: Mapping[str, str],
+    gradient_bytes: int,
+    rows: RowsAsked | None,
 ) -> Iterator[Flow]:
-    """The ring enters and leaves every host of workers once."""
+    """The ring enters and leaves every host of workers once; rows of all others pass each of them.
+
+    Every worker's rows are filled up to those of the longest.
+    """
     senders = [host for _, host in _senders(experiment, host_of)]
     hosts = list(dict.fromkeys(senders))
     share = 2 * (len(senders) - 1) / len(senders)
-    crossing = share * gradient_bytes * _push_share(experiment)
+    whole = gradient_bytes - (0 if rows is None else rows.unique * rows.row_bytes)
+    crossing = share * whole * _push_share(experiment)
+    if rows is not None:
+        crossing += (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
     if len(hosts) > 1:
         for host, following in zip(hosts, [*hosts[1:], hosts[0]], strict=True):
             yield Flow(source=host, target=following, num_bytes=crossing)

@@ -170,10 +170,13 @@ def test_imports_point_downwards() -> None:
 NEIGHBOURS = {
     "ps_allreduce": {
         "point": ("exchange",),
-        "record": ("point",),
+        "record": (
+            "exchange",
+            "point",
+        ),
         "exchange": (),
         "inspection": ("point", "record"),
-        "workloads": ("exchange", "point"),
+        "workloads": ("exchange", "point", "record"),
         "backends": ("exchange", "point", "record", "workloads"),
         "fork_server": ("inspection", "point", "record", "runner"),
         "runner": (

@@ -69,6 +69,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_when_and_where(record),
         **_what_it_took(record),
         **(record.tcp.columns() if record.tcp else {}),
+        **(record.rows_asked.columns() if record.rows_asked else {}),
         "congestion": _congestion(record),
         **_figures(record),
         **_throughput(record),

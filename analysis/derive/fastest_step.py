@@ -123,7 +123,7 @@ def flows_of(record: RunRecord, loads: Sequence[int] | None = None) -> tuple[Flo
         return ()
     if loads is None:
         loads = placement.bytes_per_server if placement else ()
-    return demands(experiment, host_of, loads, record.gradient_bytes)
+    return demands(experiment, host_of, loads, record.gradient_bytes, record.rows_asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,8 @@ def planned_load(
     """
     host_of = {str(task): host for task, host in place_by_number(experiment).items()}
     loads = _planned_bytes(experiment, latest)
-    flows = demands(experiment, host_of, loads, latest.gradient_bytes or 0)
+    gradient_bytes = latest.gradient_bytes or 0
+    flows = demands(experiment, host_of, loads, gradient_bytes, latest.rows_asked)
     rates = _planned_rates(experiment, cluster, list(host_of.values()))
     message = message_share(latest)
     return load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)

@@ -230,6 +230,7 @@ def _with_training(run: LaunchedRun, drivers: Sequence[DriverResult]) -> Launche
         num_messages=first.num_messages,
         messages=first.messages,
         sparse=first.sparse,
+        rows_asked=first.rows_asked,
         warmup_end=warmup_end(drivers),
     )
 

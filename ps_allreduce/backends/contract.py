@@ -30,7 +30,7 @@ from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.wire import ELEMENT_BYTES
-from ps_allreduce.record.variables import MessageRecord, SparseGradient
+from ps_allreduce.record.variables import MessageRecord, RowsAsked, SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import Program
@@ -126,6 +126,14 @@ class Backend(ABC):
     def sparse_gradients(self) -> tuple[SparseGradient, ...]:
         """Gradients that were sparse when a step was traced, before anything was done to them."""
 
+    def rows_asked(self) -> RowsAsked | None:
+        """Of tables of which only these are exchanged; None where there are none."""
+        return None
+
+    def gradient_bytes(self, rows: RowsAsked | None) -> int:
+        """Of one worker and step, in float32; of tables of `rows` alone."""
+        return sum(spec.num_bytes for spec in self.variables if spec.trainable)
+
     def message_per_variable(self) -> list[MessageRecord]:
         """The messages where each gradient is handed to TensorFlow on its own, before packing."""
         return [
@@ -142,7 +150,7 @@ class ProgramBackend(Backend):
         """Build the program, and then what trains it."""
         program = make_program(self._experiment, data_dir)
         self.variables, self._sparse = program.variables, program.sparse
-        self._in_order = program.in_order
+        self._in_order, self._count_rows = program.in_order, program.rows_asked
         #: Variables that are exchanged whole, of which tables count as not trained.
         self._whole = program.exchanged_whole()
         self.build(program)
@@ -159,6 +167,15 @@ class ProgramBackend(Backend):
         rows = self.evaluate_batches(shares)
         self.agree(0.0)  # nobody leaves while others evaluate
         return rows
+
+    def rows_asked(self) -> RowsAsked | None:
+        """Those of the batches that workers repeat."""
+        return self._count_rows(self._experiment.num_ps)
+
+    def gradient_bytes(self, rows: RowsAsked | None) -> int:
+        """Of one worker and step, in float32; of tables of `rows` alone."""
+        whole = sum(spec.num_bytes for spec in self._whole if spec.trainable)
+        return whole + (0 if rows is None else round(rows.unique * rows.row_bytes))
 
     def sparse_gradients(self) -> tuple[SparseGradient, ...]:
         """Those of the program."""

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from .lookups import summed
 from .replica import GROUP_KEY
-from .stacking import Stack
+from .stacking import GRAIN, Stack
 from .updates import UpdateRule
 from .worker_local import HOST
 
@@ -26,10 +26,6 @@ Array = npt.NDArray[Any]
 
 #: The number of a row that only fills a message up.
 NO_ROW = -1
-
-#: Rows are gathered in such multiples.  TensorFlow remembers an instance of a collective by its
-#: key, with its shape, and refuses another (2.21): so each size needs a key of its own.
-GRAIN = 32
 
 #: float32 elements that an int64 number takes beside its row.
 NUMBER_WIDTH = 2

@@ -10,7 +10,8 @@ rule that places rows is the rule that numbers them:
   that has no factor in common with the number of rows is such an order (Knuth, The Art of Computer
   Programming 3, section 6.4), and two rows never meet.
 
-Experiments take `RowRule` and `Stack` from here.  Pure: ids may be NumPy arrays or tensors.
+Experiments take `RowRule` and `Stack` from here, and bounds what a row weighs.  Pure: ids may be
+NumPy arrays or tensors.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ from typing import Any
 
 #: Of a hash: the golden ratio spreads neighbours most evenly.
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+
+
+#: Workers gather rows in such multiples.  TensorFlow remembers an instance of a collective by its
+#: key, with its shape, and refuses another (2.21): so each size needs a key of its own.
+GRAIN = 32
+
+#: On the wire a row has its number beside it, an int64.
+NUMBER_BYTES = 8
 
 
 class RowRule(StrEnum):

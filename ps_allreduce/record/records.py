@@ -20,7 +20,13 @@ from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
-from ps_allreduce.record.variables import MADE_DENSE, MessageRecord, PlacementUsed, SparseGradient
+from ps_allreduce.record.variables import (
+    MADE_DENSE,
+    MessageRecord,
+    PlacementUsed,
+    RowsAsked,
+    SparseGradient,
+)
 
 FORMAT_VERSION = 8
 
@@ -198,6 +204,7 @@ class RunOutcome:
         num_messages: that a worker sends per step.
         messages: what each of them carries, in sending order, where steps were traced.
         sparse: gradients that tell of some rows only; the suite makes them dense.
+        rows_asked: of tables of which only these are exchanged; None where there are none.
         warmup_end: why the warm-up was over; None if the run did not get so far.
         recording: of a run that compared recorded with bare steps; None of any other.
         evaluation: of what was trained; None where nothing was to be evaluated.
@@ -224,6 +231,7 @@ class RunOutcome:
     num_messages: int | None = None
     messages: tuple[MessageRecord, ...] = ()
     sparse: tuple[SparseGradient, ...] = ()
+    rows_asked: RowsAsked | None = None
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     evaluation: EvaluationTimes | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ps_allreduce.exchange.stacking import GRAIN
 from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back
 
 
@@ -98,6 +99,78 @@ class SparseGradient:
     def most_touched_rows(self) -> int | None:
         """That a worker's step can change: fewer where it looks a row up again."""
         return None if self.looked_up is None else min(self.looked_up, self.num_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsAsked:
+    """Rows of tables that steps look up, where only these are exchanged: means over batches.
+
+    Attributes:
+        row_bytes: of each, in float32.
+        asked: by a worker in a step, a repeated row each time.
+        unique: different ones of a worker.
+        longest: of the worker with most of them, rounded up as all-reduce gathers them.
+        union: different ones of all workers together.
+        per_server: of `unique`, those that each server holds; empty without servers.
+    """
+
+    row_bytes: int
+    asked: float
+    unique: float
+    longest: float
+    union: float
+    per_server: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[Sequence[npt.NDArray[np.int64]]],
+        asked: float,
+        row_bytes: int,
+        num_servers: int = 0,
+    ) -> RowsAsked:
+        """From the numbers in the stack of different rows, for each worker and each batch.
+
+        Row number q is on server q modulo their number.
+        """
+        steps = list(zip(*numbers, strict=True))
+        sizes = np.array([[len(batch) for batch in step] for step in steps])
+        held = [
+            np.bincount(batch % num_servers, minlength=num_servers)
+            for step in steps
+            for batch in step
+            if num_servers
+        ]
+        return cls(
+            row_bytes=row_bytes,
+            asked=asked,
+            unique=float(sizes.mean()),
+            longest=float((-(-sizes.max(axis=1) // GRAIN) * GRAIN).mean()),
+            union=float(np.mean([len(np.unique(np.concatenate(step))) for step in steps])),
+            per_server=tuple(map(float, np.mean(held, axis=0))) if held else (),
+        )
+
+    @property
+    def hot_shard(self) -> float | None:
+        """Rows that are asked of the hottest server over the mean; None without servers."""
+        if not self.per_server:
+            return None
+        return max(self.per_server) * len(self.per_server) / sum(self.per_server)
+
+    def over(self, num_servers: int) -> tuple[float, ...]:
+        """Of each of so many servers: as measured, or evenly on another number of them."""
+        if num_servers == len(self.per_server):
+            return self.per_server
+        return (self.unique / num_servers,) * num_servers
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "rows_asked": self.asked,
+            "rows_unique": self.unique,
+            "rows_union": self.union,
+            "hot_shard": self.hot_shard,
+        }
 
 
 INITIAL = "initial/"

@@ -90,7 +90,7 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
-    messages = backend.messages()
+    messages, rows = backend.messages(), backend.rows_asked()
     result = DriverResult(
         task=request.task,
         connected_at=connected_at,
@@ -106,11 +106,12 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         warmup_end=timed.warmup_end,
         clock_start=clock_start,
         clock_end=_clock_pair(),
-        gradient_bytes=sum(spec.num_bytes for spec in backend.variables if spec.trainable),
+        gradient_bytes=backend.gradient_bytes(rows),
         num_messages=len(messages),
         messages=tuple(messages) if measurement.event_steps else (),
         placement=_placement_used(backend),
         sparse=backend.sparse_gradients(),
+        rows_asked=rows,
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     _stay(report)

@@ -9,10 +9,12 @@ embedding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from ps_allreduce.errors import UserError
@@ -24,7 +26,10 @@ from ps_allreduce.exchange.pure_model import PureModel, training_loss
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.wire import ELEMENT_BYTES
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.record.variables import RowsAsked
+from ps_allreduce.workloads.inputs import SYNTHETIC_BATCHES, make_dataset
 from ps_allreduce.workloads.program import Program, now_after
 from ps_allreduce.workloads.user_code import blaming
 
@@ -189,6 +194,35 @@ class RealProgram(Program):
             table_gradient=found and tf.IndexedSlices(gradients[-1], found.numbers),
             arrived=rows,
         )
+
+    def rows_asked(self, num_servers: int) -> RowsAsked | None:
+        """Look up what all workers look up in the batches that they repeat."""
+        if self.lookups is None:
+            return None
+        found = [self._looked_up_by(worker) for worker in range(self._num_workers)]
+        asked = [sum(int(tf.size(part)) for part in one.places) for each in found for one in each]
+        numbers = [[one.numbers.numpy() for one in each] for each in found]
+        row_bytes = ELEMENT_BYTES * self.lookups.width
+        return RowsAsked.of(numbers, float(np.mean(asked)), row_bytes, num_servers)
+
+    def _looked_up_by(self, worker: int) -> list[LookedUp]:
+        assert self.lookups is not None
+        dataset = make_dataset(
+            self._workload, self._num_workers, worker, self._data_dir, self._examples
+        )
+        values = [tf.zeros(variable.shape) for variable in self._pure.trainable]
+        state = [tf.constant(value) for value in self._state_values]
+        found = []
+        for examples in dataset.take(SYNTHETIC_BATCHES):
+            batch = tf.nest.pack_sequence_as(self._structure, list(examples))
+            found.append(
+                self.lookups.look_up(
+                    self._stack,
+                    partial(self._pure.loss, batch, values, state),
+                    lambda numbers: tf.zeros([tf.size(numbers), 0]),
+                )
+            )
+        return found
 
     def _look_up(
         self,

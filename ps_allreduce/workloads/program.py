@@ -23,6 +23,7 @@ from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, ass
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
 from ps_allreduce.workloads.keras_models import build_model
 from ps_allreduce.workloads.own_dataset import DatasetExamples
@@ -80,6 +81,10 @@ class Program(ABC):
     def look_up_in(self, stack: Stack, fetch: Fetch) -> None:
         """Say where rows are and who brings them, before a step is traced."""
         self._stack, self._fetch = stack, fetch
+
+    def rows_asked(self, num_servers: int) -> RowsAsked | None:
+        """What the workers look up in a step; None where tables are exchanged whole."""
+        return None
 
     def table_values(self) -> list[npt.NDArray[np.float32]]:
         """Initial values of the tables that rows are looked up in."""

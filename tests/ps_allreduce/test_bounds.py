@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ps_allreduce.bounds import (
@@ -19,6 +20,7 @@ from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.record.variables import RowsAsked
 from tests.fakes import make_experiment
 
 HALVED = Wire(gradients=WireType.BFLOAT16)
@@ -115,3 +117,37 @@ def test_stated_traffic_is_not_there_for_gradients() -> None:
 def test_communication_hides_behind_the_backward_pass_only() -> None:
     assert step_bound_s(1.0, 2.0, 1.5) == 3.0
     assert step_bound_s(1.0, 2.0, 2.5) == 3.5
+
+
+ROWS = RowsAsked(
+    row_bytes=100, asked=50.0, unique=20.0, longest=32.0, union=30.0, per_server=(12.0, 8.0)
+)
+
+
+def test_rows_go_to_the_servers_that_hold_them_and_come_back_without_numbers() -> None:
+    hosts = on_hosts(worker0="a", ps0="b", ps1="c")
+    crossed = crossing(served(1, 2), hosts, (1000, 0), 3000, ROWS)
+    pushed = {"b": 12 * 108, "c": 8 * 108}
+    assert crossed["b"] == (1000 + 1200, 1000 + pushed["b"])
+    assert crossed["c"] == (800, pushed["c"])
+    assert crossed["a"] == (1000 + sum(pushed.values()), 1000 + 2000)
+
+
+def test_on_another_number_of_servers_rows_are_expected_evenly() -> None:
+    assert ROWS.over(4) == (5.0, 5.0, 5.0, 5.0)
+
+
+def test_every_workers_rows_pass_all_others_filled_up_to_the_longest() -> None:
+    hosts = on_hosts(worker0="a", worker1="b", worker2="c")
+    crossed = crossing(reduced(3), hosts, (), 3000 + 20 * 100, ROWS)
+    assert crossed["a"][0] == pytest.approx(4 / 3 * 3000 + 2 * 32 * 108)
+
+
+def test_rows_are_counted_by_worker_batch_and_server() -> None:
+    first = [np.array([0, 1, 2, 4]), np.array([6])]
+    second = [np.array([0, 3]), np.array([5, 7, 9])]
+    rows = RowsAsked.of([first, second], 6.0, 100, num_servers=2)
+    assert (rows.unique, rows.longest, rows.union) == (2.5, 32.0, 4.5)
+    assert rows.per_server == (1.25, 1.25)
+    assert rows.hot_shard == 1.0
+    assert RowsAsked.of([first], 6.0, 100).hot_shard is None

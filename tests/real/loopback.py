@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from launchers.processes import FORK_SERVER
+from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.steps import Phase
@@ -36,6 +37,14 @@ def private_loopback(data_dir: Path) -> Iterator[LocalLauncher]:
 
 def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) -> float:
     """Bytes that crossed a private loopback between warm-up and end, per image trained."""
+    _, per_step = loopback_bytes_per_step(launcher, experiment)
+    return per_step / experiment.workload.examples_per_step
+
+
+def loopback_bytes_per_step(
+    launcher: LocalLauncher, experiment: Experiment
+) -> tuple[LaunchedRun, float]:
+    """A run, and the bytes that crossed in the same time for every step of a worker."""
     marks: dict[str, int] = {}
 
     def progress(stage: str) -> None:
@@ -45,8 +54,8 @@ def loopback_bytes_per_image(launcher: LocalLauncher, experiment: Experiment) ->
     run = launch(launcher, experiment, progress=progress)
     assert run.status is Status.OK, run.reason
     assert run.steps is not None
-    images = int((run.steps.phase >= Phase.MEASURED).sum()) * experiment.workload.examples_per_step
-    return (marks["done"] - marks["measured"]) / images
+    steps = int((run.steps.phase >= Phase.MEASURED).sum())
+    return run, (marks["done"] - marks["measured"]) / steps
 
 
 def _bytes_sent() -> int:

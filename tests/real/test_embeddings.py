@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.studies.defaults import default_workload
 from experiments.suite.weights.agreement import LIMIT
+from launchers.protocol import LaunchedRun
+from ps_allreduce.bounds import demands
 from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -20,8 +25,10 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.steps import Phase
 from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched
+from tests.real.loopback import loopback_bytes_per_step, private_loopback
 from tests.real.points import point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
@@ -30,6 +37,9 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow",
 TOWERS = replace(default_workload(SMALL_TWO_TOWER), batch_per_worker=64)
 
 DLRM = replace(default_workload(SMALL_DLRM), batch_per_worker=64)
+
+#: A worker's step moves more than a megabyte.
+LARGE = replace(DLRM, batch_per_worker=4096)
 
 SPARSE = {"embeddings": Embeddings.SPARSE}
 
@@ -73,3 +83,28 @@ def test_a_row_applied_twice_and_rows_in_the_order_of_shards_are_noticed(
 ) -> None:
     sparse = point(strategy, 2, workload=TOWERS, **SPARSE)
     assert difference_from_single(patched_launcher(patch), sparse) > 10 * LIMIT
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers])
+def test_what_crosses_sockets_is_what_the_bound_counts(
+    strategy: type[AnyStrategy], data_dir: Path
+) -> None:
+    def crossed(num_steps: int) -> tuple[LaunchedRun, Experiment, int, float]:
+        measurement = replace(Measurement.of_steps(num_steps), event_steps=0)
+        experiment = point(strategy, 2, workload=LARGE, measurement=measurement, **SPARSE)
+        run, per_step = loopback_bytes_per_step(alone, experiment)
+        assert run.steps is not None
+        steps = int((run.steps.phase >= Phase.MEASURED).sum())
+        return run, experiment, steps, steps * per_step
+
+    with private_loopback(data_dir) as alone:
+        _, _, few, bytes_of_few = crossed(40)
+        run, experiment, many, bytes_of_many = crossed(120)
+    # As if every task had a host of its own: all that tasks send each other crosses the loopback.
+    apart = {task.task: task.task for task in run.tasks}
+    loads = run.placement.bytes_per_server if run.placement else ()
+    flows = demands(experiment, apart, loads, run.gradient_bytes or 0, run.rows_asked)
+    stated = sum(flow.num_bytes for flow in flows) / experiment.num_workers
+    assert stated > 1e6
+    assert (bytes_of_many - bytes_of_few) / (many - few) == pytest.approx(stated, rel=0.03)
