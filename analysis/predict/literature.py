@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import NOISE, SIDE, USUAL
+from analysis.predict.fitting import NOISE, SIDE, USUAL
 from analysis.predict.models import Fit, Floats, ring_load, shared_load, step_s
 from analysis.predict.prediction_check import Figures, figures
 

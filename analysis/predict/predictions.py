@@ -17,17 +17,8 @@ from statistics import fmean, median
 import numpy as np
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import (
-    NOISE,
-    SIDE,
-    Family,
-    Learned,
-    Seen,
-    families,
-    fit,
-    learn,
-    with_servers,
-)
+from analysis.predict.calibration import Family, families, with_servers
+from analysis.predict.fitting import NOISE, SIDE, Learned, Seen, fit, learn
 from analysis.predict.loads import planned_load, with_hosts
 from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
 from ps_allreduce.errors import UserError

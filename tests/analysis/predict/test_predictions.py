@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import TERMS, usable
+from analysis.predict.calibration import usable
+from analysis.predict.fitting import TERMS
 from analysis.predict.predictions import (
     NOT_SATURATED,
     NOT_TESTED,
