@@ -187,7 +187,7 @@ def updated(optimizer: Optimizer, compiled: keras.optimizers.Optimizer) -> dict[
     rule, random = update_rule(optimizer), np.random.default_rng(1)
     start = random.normal(size=[50]).astype(np.float32)
     ours, theirs = tf.Variable(start), keras.Variable(start)
-    slots = [tf.Variable(tf.zeros(shape)) for shape in rule.slots((50,))]
+    slots = [tf.Variable(tf.fill(shape, rule.first_slot_value)) for shape in rule.slots((50,))]
 
     @tf.function(autograph=False)
     def apply(gradient: tf.Tensor) -> None:

@@ -22,12 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.runner.forked_jobs import take_place
+from ps_allreduce.serialization import to_json
 from tests.pretend import fake_task
 host, cores = json.loads(sys.argv[1])
 request = replace(fake_task("worker:0", "", Path("log")), host=host, cores=tuple(cores))
 said = []
 try:
-    take_place(request, lambda event, **details: said.append([event, details]))
+    take_place(request, lambda answer: said.append([type(answer).__name__, to_json(answer)]))
 except LaunchError as error:
     said.append(str(error))
 print(json.dumps(said))
@@ -53,8 +54,8 @@ def test_a_task_reports_what_it_was_really_given() -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "NCCL_ALGO": "Ring"}
     (said,) = take_place(socket.gethostname(), [core], **environment)
     event, details = said
-    settings = details.pop("settings")
-    assert (event, details) == ("placed", {"cores": [core], "gpus": "GPU-1,GPU-2"})
+    settings, _, _ = (details.pop(name) for name in ("settings", "name", "time"))
+    assert (event, details) == ("TaskPlaced", {"cores": [core], "gpus": "GPU-1,GPU-2"})
     assert settings["NCCL_ALGO"] == "Ring"
     assert settings["data_layout"] in ("channels_last", "channels_first")
 
