@@ -400,17 +400,23 @@ def holder_of(enter: Iterable[str]) -> int:
     return int(pid)
 
 
-def namespaces_of(hosts: Iterable[EmulatedHost]) -> set[str]:
-    """The network namespaces of all hosts and of their switch, as the kernel numbers them."""
+def namespaces_of(hosts: Iterable[EmulatedHost]) -> dict[str, int]:
+    """The network namespaces of all hosts and of their switch, as the kernel numbers them.
+
+    This process holds each by a descriptor: the kernel would give the number of one that is gone
+    to the next one, which another test may make.
+    """
     paths = [word.removeprefix("--net=") for host in hosts for word in host.enter if "net=" in word]
     switches = [f"/proc/{holder_of(host.enter)}/ns/net" for host in hosts]
-    return {os.readlink(path) for path in [*paths, *switches]}
+    return {os.readlink(path): os.open(path, os.O_RDONLY) for path in {*paths, *switches}}
 
 
 def used_namespaces() -> set[str]:
-    """The network namespaces that any process is in or holds."""
+    """The network namespaces that any process but this one is in or holds."""
     used = set()
     for path in Path("/proc").glob("[0-9]*"):
+        if path.name == str(os.getpid()):
+            continue
         with suppress(OSError):
             links = [path / "ns" / "net", *(path / "fd").iterdir()]
             for link in links:
@@ -426,17 +432,19 @@ def outside() -> tuple[set[str], set[str]]:
     return interfaces, {path.name for path in named.iterdir()} if named.is_dir() else set()
 
 
-def check_gone(spaces: set[str], pid: int) -> None:
+def check_gone(spaces: dict[str, int], pid: int) -> None:
     wait_until(
-        lambda: not Path(f"/proc/{pid}").exists() and not spaces & used_namespaces(),
+        lambda: not Path(f"/proc/{pid}").exists() and not spaces.keys() & used_namespaces(),
         30.0,
-        lambda: f"left: {spaces & used_namespaces()}, process {pid}",
+        lambda: f"left: {spaces.keys() & used_namespaces()}, process {pid}",
     )
+    for descriptor in spaces.values():
+        os.close(descriptor)
 
 
 def test_nothing_can_be_seen_outside_and_nothing_is_left_even_after_an_error() -> None:
     before = outside()
-    used: list[tuple[set[str], int]] = []
+    used: list[tuple[dict[str, int], int]] = []
 
     def look_and_fail() -> None:
         network = EmulatedNetwork(num_hosts=3, bits_per_s=1e9, racks=2)
@@ -444,7 +452,7 @@ def test_nothing_can_be_seen_outside_and_nothing_is_left_even_after_an_error() -
             seen = zip(outside(), before, strict=True)
             assert [now - earlier for now, earlier in seen] == [set(), set()]
             used.append((namespaces_of(held.hosts), holder_of(held.hosts[0].enter)))
-            assert used[0][0] <= used_namespaces()
+            assert used[0][0].keys() <= used_namespaces()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
