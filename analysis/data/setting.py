@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.columns import SETTINGS
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Horovod
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
@@ -110,12 +111,19 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
         "coordinator": f"coordinator {own['coordinator']}",
         "collective": own["collective"],
+        "embeddings": own["embeddings"] and f"{own['embeddings']} embeddings",
+        "table_rows": _rows_part(own["table_rows"]),
         "altered": _altered_part(own["altered"]),
         "threads_per_worker": _threads_part(own["threads_per_worker"]),
         "evaluation": own["evaluation"] and f"{own['evaluation']} evaluation",
     }
     shown = {"placement", *differing}
     return [text for name, text in said.items() if name in shown and text is not None]
+
+
+def _rows_part(rule: str | None) -> str | None:
+    """Which server has which row of a table; nothing where that is the default."""
+    return None if rule in (None, RowRule.MODULO) else f"rows by {rule}"
 
 
 #: What can be set about messages, with its default.

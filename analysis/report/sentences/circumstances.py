@@ -246,6 +246,8 @@ def status_text(attempts: pd.DataFrame) -> str:
 def sparse_line(case: Case) -> str:
     """What making sparse gradients dense costs; empty where none is known to be sparse."""
     records = [record for point in case.points for record in point.counting]
+    if any(record.experiment.strategy.is_sparse for record in records):
+        return ""  # what that saves is measured beside it
     if not any(record.is_sparse for record in records):
         return ""
     told = [record.sparse for record in records if record.sparse]

@@ -8,16 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.optimizers import Adagrad
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
 from tests.analysis.builders import case_of, cases_of, changed, run, runs
 from tests.fakes import make_experiment
+
+TOWERS = Workload(model=RecommenderModel(), optimizer=Adagrad())
 
 
 def test_the_ok_attempt_of_a_repetition_counts() -> None:
@@ -213,4 +219,18 @@ def test_different_workloads_and_lengths_are_never_one_case() -> None:
         "SmallCNN, batch_per_worker 16, least_measured_s 0.0",
         "SmallCNN, batch_per_worker 16, least_measured_s 20.0",
         "SmallCNN, batch_per_worker 32, least_measured_s 0.0",
+    ]
+
+
+def test_sparse_embeddings_are_told_and_a_rule_of_rows_that_is_no_default() -> None:
+    sparse = {"num_ps": 1, "embeddings": Embeddings.SPARSE, "workload": TOWERS}
+    points = [
+        served(num_ps=1, workload=TOWERS),
+        served(**sparse),
+        served(**sparse, table_rows=RowRule.HASH),
+    ]
+    assert sorted(labels(points)) == [
+        "ps_sync, round_robin, dense embeddings",
+        "ps_sync, round_robin, sparse embeddings",
+        "ps_sync, round_robin, sparse embeddings, rows by hash",
     ]
