@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,18 +223,18 @@ def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path: Path) -> None:
 
 def end_in_the_middle(results: Path, number: signal.Signals) -> None:
     """Start a run, end the suite while it is made, and see that all its processes end."""
-    suite = start_suite(results)
-    wait_until(
-        lambda: in_flight(results / "run-one").get("pid") == suite.pid,
-        PATIENCE_S,
-        (results / "said").read_text,
-    )
-    time.sleep(4)  # well into the run
-    family = family_of(suite.pid)
-    suite.send_signal(number)
-    suite.wait(PATIENCE_S)
-    _, alive = psutil.wait_procs(family, timeout=20)
-    assert alive == []
+    with started_suite(results) as suite:
+        wait_until(
+            lambda: in_flight(results / "run-one").get("pid") == suite.pid,
+            PATIENCE_S,
+            (results / "said").read_text,
+        )
+        time.sleep(4)  # well into the run
+        family = family_of(suite.pid)
+        suite.send_signal(number)
+        suite.wait(PATIENCE_S)
+        _, alive = psutil.wait_procs(family, timeout=20)
+        assert alive == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
@@ -242,29 +243,39 @@ def test_fork_servers_that_import_end_with_the_suite(
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    suite = start_suite(tmp_path, TMPDIR=str(scratch))
-    # On each of two hosts one that imports, and what watches it.
-    wait_until(lambda: len(servers_of(suite.pid)) >= 4, PATIENCE_S, (tmp_path / "said").read_text)
-    time.sleep(0.5)
-    family, pids = family_of(suite.pid), {server.pid for server in servers_of(suite.pid)}
-    suite.send_signal(number)
-    suite.wait(PATIENCE_S)
-    _, alive = psutil.wait_procs(family, timeout=10)  # an import takes longer on a busy machine
-    assert alive == []
+    said = tmp_path / "said"
+    with started_suite(tmp_path, TMPDIR=str(scratch)) as suite:
+        # On each of two hosts one that imports, and what watches it.
+        wait_until(lambda: len(servers_of(suite.pid)) >= 4, PATIENCE_S, said.read_text)
+        time.sleep(0.5)
+        family, pids = family_of(suite.pid), {server.pid for server in servers_of(suite.pid)}
+        suite.send_signal(number)
+        suite.wait(PATIENCE_S)
+        _, alive = psutil.wait_procs(family, timeout=10)  # an import takes longer on a busy machine
+        assert alive == []
     assert not [path for path in scratch.iterdir() if int(path.name.split("-")[2]) in pids]
-    assert "Traceback" not in (tmp_path / "said").read_text()
+    assert "Traceback" not in said.read_text()
 
 
-def start_suite(results: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a long enough run of the command line; what it says goes to a file."""
+@contextmanager
+def started_suite(results: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A long enough run of the command line; what it says goes to a file.
+
+    It is ended with the block: other tests look for children of this process.
+    """
     suite = [sys.executable, "-m", "experiments", "run-one", "--launcher", "emulated"]
     hosts = ["--hosts", "2", "--bandwidth", "200mbit", "--num-workers", "2"]
     options = ["--strategy", "allreduce", "--allow-login-node", "--results", str(results)]
     variables = os.environ | environment
     with (results / "said").open("wb") as said:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*suite, *hosts, *options], cwd=ROOT, env=variables, stdout=said, stderr=said
         )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def family_of(pid: int) -> list[psutil.Process]:
@@ -274,12 +285,13 @@ def family_of(pid: int) -> list[psutil.Process]:
 
 def servers_of(pid: int) -> list[psutil.Process]:
     """Fork servers below a process; a program that is about to become one is none."""
-    return [p for p in family_of(pid) if p.name() != "nsenter" and is_server(p)]
+    return [process for process in family_of(pid) if is_server(process)]
 
 
 def is_server(process: psutil.Process) -> bool:
     """It is one; a process that has just ended is none."""
     try:
-        return "ps_allreduce.fork_server.server" in process.cmdline()
+        words = process.cmdline()
+        return "ps_allreduce.fork_server.server" in words and process.name() != "nsenter"
     except psutil.NoSuchProcess:
         return False
