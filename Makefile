@@ -125,12 +125,12 @@ setup: environment
 wheelhouse:
 	@sh requirements/set_up.sh wheelhouse
 
-# If some points failed (status 1), the others are still analysed. A dry run leaves nothing to analyse,
+# If some points failed (status 1), the others are still analysed. A dry run and help leave nothing to analyse,
 # and neither does a sweep that could not begin, which has said why.
 define RUN_STUDY
 set -f; export PS_ALLREDUCE_RECIPE=$$$$; "$$SUITE_PYTHON" -m experiments "$$NAME" --profile "$$PROFILE" \
 	--launcher "$${LAUNCHER:-auto}" --results "$$RESULTS" $(CHOICE) $$ARGS; status=$$?; \
-case " $$ARGS " in *" --dry-run "*) exit $$status ;; esac; \
+case " $$ARGS " in *" --dry-run "* | *" --help "* | *" --help-all "*) exit $$status ;; esac; \
 if [ $$status -eq 0 ] || { [ $$status -eq 1 ] && [ -d "$$RESULTS/$$NAME/runs" ]; }; then "$$SUITE_PYTHON" -m analysis report -- "$$RESULTS/$$NAME" || \
 	status=$$((status ? status : $$?)); fi; exit $$status
 endef
