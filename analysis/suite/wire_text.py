@@ -37,7 +37,7 @@ _CHANGES = {
     Sending.UNBUCKETED: "the suite's step, unbucketed",
     Sending.PACKS: "the suite's step, one pack",
     Sending.UNLIMITED: "buckets",
-    Sending.BUCKETS: "the limit of messages under way",
+    Sending.BUCKETS: "the limit of messages in flight",
 }
 
 #: Columns of the screen: heading, column of the table, what it is divided by, digits.

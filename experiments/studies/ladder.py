@@ -2,7 +2,7 @@
 
 Axes: the rungs of both sides.  TensorFlow as it ships; the optimizer as one operation for each
 variable; statistics of batch norm on the worker; the suite's own step, unbucketed or in one pack;
-buckets; a bounded number of messages under way.
+buckets; a bounded number of messages in flight.
 
 Method: each rung changes one thing and is held against the rung before it.  The largest number of
 workers, as many servers unless stated, variables placed round robin, as TensorFlow does.  Models

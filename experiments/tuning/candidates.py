@@ -1,6 +1,6 @@
 """Settings of each side that are tried for a model on these hosts.
 
-Axes: of all-reduce TensorFlow's packs, sizes of messages, messages under way and threads; of
+Axes: of all-reduce TensorFlow's packs, sizes of messages, messages in flight and threads; of
 synchronous servers also their number, their layout and the placement of variables.
 
 Method: the default, each single change, then combinations of changes, drawn with a fixed seed.  All

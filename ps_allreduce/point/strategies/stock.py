@@ -197,7 +197,7 @@ def _rungs(
         Rung(name=name, strategy=own, settings=unbucketed),
         Rung(name="buckets", strategy=own, settings=_sizes(bucketed)),
         Rung(
-            name=f"{limited.in_flight} messages under way", strategy=own, settings=_sizes(limited)
+            name=f"{limited.in_flight} messages in flight", strategy=own, settings=_sizes(limited)
         ),
     )
 

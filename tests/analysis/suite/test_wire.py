@@ -178,7 +178,7 @@ def test_rows_that_are_slower_than_plain_tensorflow_are_named() -> None:
     assert text[-3:] == [
         "2 of 5 rows of the suite are slower than plain TensorFlow at the same point:",
         f"  ps_async, {where}: 0.500 s, stock_ps 0.455 s: 1.10 times as long; most by the "
-        "limit of messages under way (1.15)",
+        "limit of messages in flight (1.15)",
         "  allreduce, one pack, 2 workers, 25 MB in 16 tensors: 0.400 s, stock_allreduce 0.250 s: "
         "1.60 times as long; most by the fused optimizer (1.33)",
     ]
