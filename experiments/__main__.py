@@ -87,7 +87,14 @@ def add_study(name: str, study: Study) -> None:
             spread=spread,
             settings=settings,
         )
-        sys.exit(run_study(_searched(settled(request))))
+        request = settled(request)
+        if study.calibration is not None:
+            from experiments.tuning.foreseen import (
+                run_foreseen,
+            )  # the analysis takes long to import
+
+            sys.exit(run_foreseen(request))
+        sys.exit(run_study(_searched(request)))
 
 
 def _searched(request: StudyRequest) -> StudyRequest:

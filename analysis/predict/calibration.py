@@ -6,6 +6,7 @@ a setting are found is decided in `fitting`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -31,12 +32,10 @@ class Family:
     """A setting, whatever the number of workers and the rate of links.
 
     Attributes:
-        follows: there are as many servers as workers.
-        latest: the launch with the most workers that tells variables and layout.
+        latest: the launch with the most workers, which tells variables and layout.
         cpu_s_per_byte: processor seconds of sender and receiver together.
     """
 
-    follows: bool
     seen: tuple[Seen, ...]
     latest: RunRecord
     cluster: Cluster
@@ -48,9 +47,20 @@ class Family:
         return max(each.load.num_workers for each in self.seen)
 
     @property
+    def measured(self) -> tuple[Experiment, ...]:
+        """Of every workload the point with the most workers and the fastest links."""
+        points = sorted((each.experiment for each in self.seen), key=_size)
+        return tuple({each.workload: each for each in points}.values())
+
+    @property
     def is_saturated(self) -> bool:
         """At some point links were busy for most of the step."""
         return any(_busy(each) >= _SATURATED for each in self.seen)
+
+
+def _size(own: Experiment) -> tuple[int, float]:
+    """Workers, and the rate of links."""
+    return own.num_workers, (own.network and own.network.bits_per_s) or math.inf
 
 
 def _busy(seen: Seen) -> float:
@@ -83,10 +93,10 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     groups: dict[tuple[Hashable, Hashable], list[RunRecord]] = {}
     for record in records:
         if record.experiment.strategy.communicates():
-            groups.setdefault((_surroundings(record), _uncounted(record)), []).append(record)
+            groups.setdefault(setting_of(record.experiment), []).append(record)
     found = []
     for (around, _), group in groups.items():
-        alike = [each for each in records if _surroundings(each) == around]
+        alike = [each for each in records if _surroundings(each.experiment) == around]
         found.append(_family(group, cluster_of(alike)))
     if made := tuple(each for each in found if each is not None):
         return made
@@ -96,21 +106,28 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     )
 
 
-def _surroundings(record: RunRecord) -> Hashable:
-    """All but strategy, numbers and the rate of links."""
-    own, network = record.experiment, record.experiment.network
+def setting_of(own: Experiment) -> tuple[Hashable, Hashable]:
+    """What launches share that are learned from together."""
+    return _surroundings(own), _uncounted(own)
+
+
+def _surroundings(own: Experiment) -> Hashable:
+    """All but strategy, numbers, the rate of links, and what an emulated accelerator takes."""
+    load, network = own.workload, own.network
     if network is not None:
         network = replace(network, num_hosts=MAX_HOSTS, bits_per_s=None)
-    return own.workload, own.resources.device, own.spread, own.launcher, network, own.interface
+    if load.emulated is not None:
+        load = replace(load, emulated=replace(load.emulated, forward_s=1.0, backward_s=1.0))
+    return load, own.resources.device, own.spread, own.launcher, network, own.interface
 
 
-def _uncounted(record: RunRecord) -> Hashable:
+def _uncounted(own: Experiment) -> Hashable:
     """The strategy, with one server where there are as many as workers and more than one."""
-    own = record.experiment
-    return (with_servers(own.strategy, 1), True) if _follows(own) else (own.strategy, False)
+    return (with_servers(own.strategy, 1), True) if follows(own) else (own.strategy, False)
 
 
-def _follows(experiment: Experiment) -> bool:
+def follows(experiment: Experiment) -> bool:
+    """There are as many servers as workers, and several."""
     return experiment.num_ps == experiment.num_workers > 1
 
 
@@ -170,13 +187,18 @@ def _lone_passes(alone: Sequence[RunRecord]) -> tuple[float, float]:
     """The step up to its last backward pass, and that pass; of emulation what is not stated."""
     if not alone:
         return 0.0, 0.0
-    own = alone[0].experiment.of_each
-    step = median(step_time_s(each) or 0.0 for each in alone)
-    if own.emulated is not None:
-        stated_s = own.accumulation * (own.emulated.forward_s + own.emulated.backward_s)
-        return max(0.0, step - stated_s), 0.0
+    steps = [step_time_s(each) or 0.0 for each in alone]
+    if alone[0].experiment.workload.emulated is not None:
+        beside = [step - _stated_s(each) for step, each in zip(steps, alone, strict=True)]
+        return max(0.0, median(beside)), 0.0
     last_s = median(_last_pass_s(each) for each in alone)
-    return max(0.0, step - last_s), last_s
+    return max(0.0, median(steps) - last_s), last_s
+
+
+def _stated_s(record: RunRecord) -> float:
+    own = record.experiment.of_each
+    assert own.emulated is not None
+    return own.accumulation * (own.emulated.forward_s + own.emulated.backward_s)
 
 
 def _last_pass_s(record: RunRecord) -> float:
@@ -216,11 +238,10 @@ def _family(records: Sequence[RunRecord], cluster: Cluster) -> Family | None:
     known = [each for each in records if flows_of(each) or each.experiment.num_workers == 1]
     if not any(flows_of(each) for each in known):
         return None
-    latest = max(known, key=lambda each: each.experiment.num_workers)
+    latest = max(known, key=lambda each: _size(each.experiment))
     costs = [cost for each in known if (cost := _cpu_s_per_byte(each, cluster)) is not None]
     cost = median(costs) if costs else 0.0
     return Family(
-        follows=_follows(latest.experiment),
         seen=tuple(_seen(known, cluster, cost)),
         latest=latest,
         cluster=cluster,

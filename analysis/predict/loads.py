@@ -118,6 +118,22 @@ def message_share(record: RunRecord) -> float:
     return min(1.0, max(1, record.experiment.num_ps) / count) if count else 1.0
 
 
+def _planned_share(experiment: Experiment, loads: Sequence[int], latest: RunRecord) -> float:
+    """The same of an experiment that nobody has launched.
+
+    Buckets have the same size, but in a ring so many times that as there are workers; what they
+    hold of a server's bytes changes with its load.
+    """
+    share, size = message_share(latest), latest.gradient_bytes
+    own = experiment.strategy
+    if own.wire is None or not size:
+        return share
+    if own.uses_collective:
+        return min(1.0, share * experiment.num_workers / latest.experiment.num_workers)
+    used = latest.placement.bytes_per_server if latest.placement else ()
+    return min(1.0, share * max(used, default=size) / max(loads, default=size))
+
+
 def _largest_message(record: RunRecord) -> float:
     """Over what the same server gets, that of the server that gets most."""
     by_server: dict[int | None, list[int]] = {}
@@ -212,7 +228,7 @@ def planned_load(
     gradient_bytes = latest.gradient_bytes or 0
     flows = demands(experiment, host_of, loads, gradient_bytes, latest.rows_asked)
     rates = _planned_rates(experiment, cluster, list(host_of.values()))
-    message = message_share(latest)
+    message = _planned_share(experiment, loads, latest)
     return load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)
 
 

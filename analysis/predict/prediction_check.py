@@ -4,6 +4,9 @@ Decides which launches a prediction is held against (the same setting, begun aft
 none that it was learned from), and the figures.  The error is that of the time of a step.  An
 interval is scored as by Gneiting and Raftery, J. American Statistical Association 102, 2007: its
 width and, for what lies beyond an end, 2 / 0.1 times how far; on the logarithm, so 0.1 is 10 %.
+
+Emulated hosts share the processors of one machine.  Points in which these were busier than `IDLE`
+tell about processors, not links: they are listed, and no figure counts them.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 
 from analysis.data.rows import moment
 from analysis.derive.fastest_step import step_time_s
+from analysis.predict.advice_check import AdviceGap, check_advice
 from analysis.predict.calibration import usable
 from analysis.predict.prediction_file import PredictionFile, run_name
 from analysis.predict.predictions import Prediction
@@ -28,6 +32,9 @@ from ps_allreduce.record.records import RunRecord
 #: Share that an interval leaves out.
 _OUTSIDE = 0.1
 
+#: Up to this share of their time may processors of emulated hosts be busy.
+IDLE = 0.85
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPoint:
@@ -35,6 +42,8 @@ class CheckedPoint:
 
     Attributes:
         experiment: in words.
+        further: workers over the most that were calibrated.
+        busy: share of the time of this machine's processors; None where hosts have their own.
         measured: examples per second, geometric mean of the launches.
         error: of the predicted time of a step, over the measured one, less 1; below 0 the
             prediction was too fast.
@@ -45,6 +54,8 @@ class CheckedPoint:
 
     experiment: str
     num_workers: int
+    further: float
+    busy: float | None
     launches: int
     predicted: float
     low: float
@@ -54,6 +65,11 @@ class CheckedPoint:
     inside: bool
     score: float
     others: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Processors were idle enough."""
+        return self.busy is None or self.busy <= IDLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +92,10 @@ class PredictionCheck:
     """All points, and figures of the model and of the others.
 
     Attributes:
+        by_scale: figures by how many times the calibrated workers there were.
         coverage_90: share of the points inside their intervals.
+        advice_gap: by how much the best setting was faster than the advised one, in the mean.
+        advice: the questions behind that.
         interval_score: mean of the scores.
         digests: of the files that were checked.
         not_measured: points that nobody has launched since.
@@ -85,8 +104,11 @@ class PredictionCheck:
     mape: float
     p90: float
     bias: float
+    by_scale: Mapping[str, Figures]
     coverage_90: float
     interval_score: float
+    advice_gap: float | None
+    advice: AdviceGap | None
     others: Mapping[str, Figures]
     points: tuple[CheckedPoint, ...]
     digests: tuple[str, ...]
@@ -108,28 +130,48 @@ def check_predictions(
         for each in file.predicted.points
         if each.rate is not None
     ]
-    points = tuple(_checked(each, own) for each, own in found if own)
-    if not points:
+    measured = [(each, own) for each, own in found if own]
+    points = tuple(_checked(each, own) for each, own in measured)
+    counted = [each for each in points if each.counts]
+    if not counted:
         raise UserError(
-            "no launch of a predicted setting was begun after its prediction: make these runs, and "
-            "check again."
+            "no launch of a predicted setting was begun after its prediction (with processors "
+            f"that were {IDLE:.0%} busy at most): make these runs, and check again."
         )
-    own = figures([each.error for each in points])
-    names = dict.fromkeys(name for each in points for name in each.others)
+    own = figures([each.error for each in counted])
+    advice = check_advice(
+        [pair for pair, each in zip(measured, points, strict=True) if each.counts]
+    )
     return PredictionCheck(
         mape=own.mape,
         p90=own.p90,
         bias=own.bias,
-        coverage_90=fmean(each.inside for each in points),
-        interval_score=fmean(each.score for each in points),
-        others={
-            name: figures([each.others[name] for each in points if name in each.others])
-            for name in names
-        },
+        by_scale=_by_scale(counted),
+        coverage_90=fmean(each.inside for each in counted),
+        interval_score=fmean(each.score for each in counted),
+        advice_gap=None if advice is None else advice.mean,
+        advice=advice,
+        others=_of_others(counted),
         points=points,
         digests=tuple(file.digest for file in files),
         not_measured=len(found) - len(points),
     )
+
+
+def _by_scale(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
+    scales = sorted({each.further for each in points})
+    return {
+        f"{scale:g}": figures([each.error for each in points if each.further == scale])
+        for scale in scales
+    }
+
+
+def _of_others(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
+    names = dict.fromkeys(name for each in points for name in each.others)
+    return {
+        name: figures([each.others[name] for each in points if name in each.others])
+        for name in names
+    }
 
 
 def figures(errors: Sequence[float]) -> Figures:
@@ -162,11 +204,14 @@ def _setting(own: Experiment) -> Hashable:
 def _checked(prediction: Prediction, launches: Sequence[RunRecord]) -> CheckedPoint:
     rate, low, high = (x or math.nan for x in (prediction.rate, prediction.low, prediction.high))
     steps = [step for each in launches if (step := step_time_s(each))]
+    busy = [each.machine_busy for each in launches if each.machine_busy is not None]
     examples = prediction.experiment.global_batch
     measured = examples / math.exp(fmean(map(math.log, steps)))
     return CheckedPoint(
         experiment=prediction.experiment.title,
         num_workers=prediction.experiment.num_workers,
+        further=prediction.experiment.num_workers / prediction.calibrated,
+        busy=median(busy) if busy else None,
         launches=len(steps),
         predicted=rate,
         low=low,

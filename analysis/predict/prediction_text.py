@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.predict.literature import HeldOut
-from analysis.predict.prediction_check import Figures, PredictionCheck
+from analysis.predict.prediction_check import IDLE, Figures, PredictionCheck
 from analysis.predict.prediction_file import PredictionFile
 from analysis.predict.predictions import FURTHEST, Prediction
 from analysis.wording import NONE, count_text, number, with_interval
@@ -62,7 +62,7 @@ def _sentences(made: PredictionFile) -> Iterator[str]:
 def show_check(found: PredictionCheck) -> None:
     """Print a row for each point, and the figures beside those of other models."""
     console = Terminal(highlight=False, width=_WIDTH)
-    names = ("setting", "predicted [90 %]", "measured", "error", "inside", *found.others)
+    names = ("setting", "predicted [90 %]", "measured", "error", "inside", "busy", *found.others)
     rows = [
         [
             each.experiment,
@@ -70,22 +70,33 @@ def show_check(found: PredictionCheck) -> None:
             number(each.measured),
             f"{each.error:+.1%}",
             "yes" if each.inside else "no",
+            NONE if each.busy is None else f"{each.busy:.2f}{'' if each.counts else ' apart'}",
             *(_signed(each.others.get(name)) for name in found.others),
         ]
         for each in found.points
     ]
     console.print(_table(names, rows))
-    ours = Figures(mape=found.mape, p90=found.p90, bias=found.bias)
-    for name, own in {"this model": ours, **found.others}.items():
+    ours = {"this model": Figures(mape=found.mape, p90=found.p90, bias=found.bias)}
+    ours |= {f"this model, {scale} x as many": own for scale, own in found.by_scale.items()}
+    for name, own in {**ours, **found.others}.items():
         figures = f"mean error {own.mape:.1%}, 90th percentile {own.p90:.1%}, bias {own.bias:+.1%}"
         console.print(f"{name}: {figures}", markup=False)
-    points = count_text(len(found.points), "point")
+    counted = sum(each.counts for each in found.points)
     console.print(
-        f"{points}, {found.coverage_90:.0%} inside their 90 % intervals, interval score "
-        f"{found.interval_score:.2f}; {found.not_measured} not measured yet. Errors are those of "
-        "the time of a step, below 0 where the prediction was too fast.",
+        f"{count_text(counted, 'point')}, {found.coverage_90:.0%} inside their 90 % intervals, "
+        f"interval score {found.interval_score:.2f}; {found.not_measured} not measured yet. Errors "
+        "are those of the time of a step, below 0 where the prediction was too fast.",
         markup=False,
     )
+    if apart := len(found.points) - counted:
+        console.print(f"Apart, with processors more than {IDLE:.0%} busy: {apart}.", markup=False)
+    if found.advice is not None:
+        console.print(
+            f"The best setting was {found.advice.mean:.1%} faster than the advised one, in the "
+            f"mean of {count_text(len(found.advice.questions), 'question')} (at most "
+            f"{found.advice.high:.1%}).",
+            markup=False,
+        )
 
 
 def show_literature(data_sets: Sequence[HeldOut]) -> None:

@@ -9,15 +9,16 @@ on which the model missed; on the other side there is the noise of launches alon
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 import numpy as np
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import Family, families, with_servers
+from analysis.predict.calibration import Family, families, follows, setting_of, with_servers
 from analysis.predict.fitting import NOISE, SIDE, Learned, Seen, fit, learn
 from analysis.predict.loads import planned_load, with_hosts
 from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
@@ -112,12 +113,34 @@ def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> 
     left_out: list[str] = []
     for family in families(records):
         teller = Teller(family, seed)
-        for count in question.workers:
+        for own, count in itertools.product(family.measured, question.workers):
             try:
-                made.append(teller.told(asked(family, question, count)))
+                made.append(teller.told(asked(own, question, count)))
             except UserError as error:
-                setting = family.latest.experiment.strategy
-                left_out.append(f"{setting} with {count} workers: {error}")
+                left_out.append(f"{own.strategy} with {count} workers: {error}")
+    return Predicted(points=tuple(made), left_out=tuple(left_out))
+
+
+def foretell(
+    records: Sequence[RunRecord], targets: Sequence[Experiment], seed: int = 0
+) -> Predicted:
+    """What single points would do, in their order, from launches of the same settings.
+
+    Raises:
+        UserError: no setting that sends anything was measured, or nobody worked alone.
+    """
+    known = {setting_of(each.latest.experiment): each for each in families(records)}
+    tellers: dict[Hashable, Teller] = {}
+    made: list[Prediction] = []
+    left_out: list[str] = []
+    for target in targets:
+        setting = setting_of(target)
+        if setting not in known:
+            left_out.append(f"{target.title}: its setting was not measured")
+            continue
+        if setting not in tellers:
+            tellers[setting] = Teller(known[setting], seed)
+        made.append(tellers[setting].told(target))
     return Predicted(points=tuple(made), left_out=tuple(left_out))
 
 
@@ -166,7 +189,7 @@ class Teller:
             limit=_limit(load, best),
             calibrated=family.most_workers,
             unknown=self._unknown,
-            others=_others(family, target),
+            others=_others(family, target, load),
         )
 
     def _load(self, target: Experiment) -> Load:
@@ -174,14 +197,13 @@ class Teller:
         return planned_load(target, family.latest, family.cluster, family.cpu_s_per_byte)
 
 
-def asked(family: Family, question: Question, workers: int) -> Experiment:
-    """The setting as it is asked for.
+def asked(own: Experiment, question: Question, workers: int) -> Experiment:
+    """A point that was measured, as it is asked for.
 
     Raises:
         UserError: it cannot be so.
     """
-    own = family.latest.experiment
-    num_ps = question.num_ps or (workers if family.follows else own.num_ps)
+    num_ps = question.num_ps or (workers if follows(own) else own.num_ps)
     changed = replace(own, strategy=with_servers(own.strategy, num_ps), num_workers=workers)
     network = own.network
     if question.bits_per_s is not None:
@@ -248,10 +270,13 @@ def _limit(load: Load, made: Fit) -> str:
     return max(parts, key=parts.__getitem__)
 
 
-def _others(family: Family, target: Experiment) -> dict[str, float]:
+def _others(family: Family, target: Experiment, load: Load) -> dict[str, float]:
     """They see the launches with the rate of links that is asked for, or all if there are none."""
-    alike = [each for each in family.seen if _bits(each.experiment) == _bits(target)]
-    pairs = [(e.load.num_workers, step) for e in alike or family.seen for step in e.steps_s]
+    same = [each for each in family.seen if each.experiment.workload == target.workload]
+    alike = [each for each in same if _bits(each.experiment) == _bits(target)]
+    pairs = [(e.load.num_workers, step) for e in alike or same or family.seen for step in e.steps_s]
+    if min(pairs)[0] > 1:  # a lone worker was launched as well
+        pairs.append((1, _alone_s(load)))
     curves = baselines(*zip(*pairs, strict=True))
     count = np.array([float(target.num_workers)])
     return {name: target.global_batch / float(curve(count)[0]) for name, curve in curves.items()}

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from experiments.studies import (
     allreduce_sweep,
     compare,
+    foresight,
     horovod_sweep,
     incast,
     ladder,
@@ -34,6 +35,7 @@ STUDIES: Mapping[str, Study] = {
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
     "incast": incast.STUDY,
+    "foresight": foresight.STUDY,
     "piz-daint": piz_daint.STUDY,
     "p2": p2.STUDY,
     "pcad": pcad.STUDY,

@@ -80,6 +80,8 @@ class Study:
         workloads: what is trained where no model is stated; none for those of the profile.
         small: its form for one machine; a study that has one needs a cluster in other profiles.
         search: comes first (`Scope.tuned`), but not in the small form.
+        calibration: points that are launched first; what they teach predicts `points` before the
+            first of these is launched.
     """
 
     about: str
@@ -94,3 +96,4 @@ class Study:
     workloads: tuple[Workload, ...] = ()
     small: SmallForm | None = None
     search: Search | None = None
+    calibration: Callable[[Scope], Iterable[Experiment]] | None = None

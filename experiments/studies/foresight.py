@@ -1,0 +1,130 @@
+"""Predictions before the runs: what 4 and 8 workers do, from launches of 1 and 2.
+
+Axes: ResNet50's variables (hundreds of small ones), VGG16's (one holds most bytes) and BERT-base's
+(one of a fifth); with and without computation; links of 40, 80 and 160 Mbit/s; a ring, and
+synchronous servers beside every worker with partitioned variables (balanced) or whole ones (round
+robin, unbalanced); 4 and 8 workers.
+
+Method: each setting is launched with 2 workers on links of 100 Mbit/s, with and without
+computation, and on links of 25 Mbit/s without; each model also alone.  Predictions are written
+then, and never again, before the first predicted run; none of the three links was calibrated.
+Every model with each kind of computation and each number of workers is a question: it has one link,
+in turn, and all three settings, so that the advised one can be held against the best; asynchronous
+servers are asked for beside some.  Accelerators are emulated, so that cores are mostly idle; all
+hosts share two of them here.  Points whose processors were more than 85 % busy are scored apart.
+Buckets are small, as models are.
+
+Cost: 31 calibrating points and 40 predicted ones, 2 launches of each, about 35 minutes.
+
+It should show mean errors of steps of 5 % (8 % at four times the scale), 90th percentiles of 10 %
+(15 %), 80 to 97 % of the points inside their intervals, and advice that costs 5 % at most.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from experiments.studies.literature.method import QUICK_DEADLINE_S, emulated
+from experiments.studies.scope import Scope
+from experiments.studies.study import SmallForm, Study
+from experiments.sweep.sweep import QUICK, Profile
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.workload import Workload
+
+#: Each so many times smaller.
+MODELS = {"ResNet50": 64, "VGG16": 512, "BERT-base": 256}
+
+#: Of a step that computes, and of one that only communicates.
+COMPUTED_S, NOTHING_S = 0.25, 0.003
+
+BATCH = 16
+
+#: Bits per second of links, of what is predicted.
+RATES = (40e6, 80e6, 160e6)
+
+#: Of what is calibrated, and where links limit it.
+CALIBRATED, SATURATED = 100e6, 25e6
+
+CALIBRATED_WORKERS, WORKERS = 2, (4, 8)
+
+MESSAGE_BYTES = 50_000
+
+MEASURED = Measurement(
+    warmup=FixedWarmup(least_steps=2, least_s=0.5), measured_steps=6, measured_s=3.0
+)
+
+
+def _points(scope: Scope) -> Iterator[Experiment]:
+    """What is predicted; links change with each question."""
+    for number, model in enumerate(_models(scope)):
+        for (turn, workload), (more, workers) in itertools.product(
+            enumerate(model), enumerate(scope.scale.workers)
+        ):
+            rate = RATES[(number + turn + more) % len(RATES)]
+            yield from (_on_links(p, rate) for p in _settings(scope, workload, workers))
+    first, *_ = _models(scope)
+    for workload, workers in itertools.product(first, scope.scale.workers):
+        yield _on_links(_asynchronous(scope, workload, workers), RATES[1])
+
+
+def _calibration(scope: Scope) -> Iterator[Experiment]:
+    for number, (computing, idle) in enumerate(_models(scope)):
+        yield _on_links(scope.point(idle, Single, 1), CALIBRATED)
+        for workload, rate in ((computing, CALIBRATED), (idle, CALIBRATED), (idle, SATURATED)):
+            own = [*_settings(scope, workload, CALIBRATED_WORKERS)]
+            if number == 0:
+                own.append(_asynchronous(scope, workload, CALIBRATED_WORKERS))
+            yield from (_on_links(point, rate) for point in own)
+
+
+def _models(scope: Scope) -> list[Sequence[Workload]]:
+    """The workloads of each model, first the one that computes."""
+    grouped = itertools.groupby(scope.workloads, key=lambda each: each.model)
+    return [tuple(own) for _, own in grouped]
+
+
+def _settings(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
+    """Candidates for one question."""
+    yield scope.reduced(workload, workers)
+    for policy in (Policy.PARTITIONED, Policy.ROUND_ROBIN):
+        yield scope.served(workload, SynchronousServers, workers, workers, policy)
+
+
+def _asynchronous(scope: Scope, workload: Workload, workers: int) -> Experiment:
+    return scope.served(workload, AsynchronousServers, workers, workers, Policy.PARTITIONED)
+
+
+def _on_links(point: Experiment, bits_per_s: float) -> Experiment:
+    if point.network is None:
+        raise UserError("foresight changes the links of emulated hosts: use LAUNCHER=emulated.")
+    return replace(point, network=replace(point.network, bits_per_s=bits_per_s))
+
+
+STUDY = Study(
+    about=__doc__,
+    points=_points,
+    profiles={
+        QUICK: Profile(name=QUICK, measurement=MEASURED, repetitions=2, deadline_s=QUICK_DEADLINE_S)
+    },
+    looks_first=False,
+    small=SmallForm(
+        workloads=tuple(
+            emulated(model, divisor=divisor, batch=BATCH, step_s=step_s)
+            for model, divisor in MODELS.items()
+            for step_s in (COMPUTED_S, NOTHING_S)
+        ),
+        workers=WORKERS,
+        hosts=max(WORKERS),
+        settings=StrategySettings(
+            split_bytes=MESSAGE_BYTES, group_bytes=MESSAGE_BYTES, cut_bytes=MESSAGE_BYTES
+        ),
+    ),
+    calibration=_calibration,
+)

@@ -1,0 +1,110 @@
+"""A study that predicts its points before it launches them: calibrate, predict, launch, check.
+
+Decides in which order, and that predictions are written once: as long as machine, software and
+program are the same, a call that goes on holds the launches against the file of the first one.
+Which points calibrate and which are predicted is decided by the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analysis.predict.calibration import usable
+from analysis.predict.predict_commands import CHECK
+from analysis.predict.prediction_check import check_predictions
+from analysis.predict.prediction_file import (
+    PredictionFile,
+    prediction_file,
+    read_predictions,
+    save_predictions,
+)
+from analysis.predict.prediction_text import show_check, show_predictions
+from analysis.predict.predictions import Question, foretell
+from experiments import surroundings
+from experiments.cli.commands.sweep_command import INTERRUPTED, run_study
+from experiments.cli.plan import plan_sweep
+from experiments.cli.requests import StudyRequest
+from experiments.sweep.definition import begun, read_choices
+from experiments.sweep.history import kept_records
+from experiments.sweep.progress import plain_console
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.files import write_json
+from ps_allreduce.record.records import RunRecord
+from ps_allreduce.terminal import Terminal, echo
+
+#: Begins the names of sweeps that only calibrate.
+CALIBRATION = "calibration"
+
+
+def run_foreseen(request: StudyRequest) -> int:
+    """Make all of it that is missing; return the exit status.
+
+    Raises:
+        UserError: what was asked for cannot be run.
+        LaunchError: the host has a fault that does not pass.
+    """
+    assert request.study.calibration is not None
+    first = replace(
+        request,
+        name=f"{CALIBRATION}/{request.name}",
+        study=replace(request.study, points=request.study.calibration, calibration=None),
+    )
+    plain_console().print(f"First what calibrates, in {first.sweep_dir}:")
+    status = run_study(first)
+    if status == INTERRUPTED:
+        return status
+    if request.sweep.dry_run:
+        return max(status, run_study(request))
+    made = _predicted(request, first)
+    status = max(status, run_study(request))
+    return status if status == INTERRUPTED else max(status, _checked(request, made))
+
+
+def _predicted(request: StudyRequest, first: StudyRequest) -> PredictionFile:
+    """The file of this machine, software and program; made now if there is none."""
+    known, block = _launches(first)
+    for made in reversed(_files(request)):
+        if made.calibration.fingerprint == block:
+            return made
+    targets = _targets(request)
+    question = Question(workers=tuple(sorted({each.num_workers for each in targets})))
+    made = prediction_file(question, known, foretell(known, targets))
+    path = save_predictions(made, request.sweep_dir)
+    show_predictions(made)
+    echo(f"Predictions, before the first of these runs: {path}")
+    return made
+
+
+def _files(request: StudyRequest) -> list[PredictionFile]:
+    try:
+        return read_predictions(request.sweep_dir)
+    except UserError:
+        return []
+
+
+def _launches(request: StudyRequest) -> tuple[Sequence[RunRecord], str | None]:
+    """The launches of a sweep that was called last, and the fingerprint that they share."""
+    points, block = begun(request.sweep_dir)
+    return usable(kept_records(request.sweep_dir, block, points)), block
+
+
+def _targets(request: StudyRequest) -> tuple[Experiment, ...]:
+    """The points that are to be predicted."""
+    choices = read_choices(request.sweep_dir, request.identity, None)
+    with surroundings.workplace(request.launcher, request.sweep_dir) as place:
+        launcher = place.launcher
+        quiet = Terminal(quiet=True)
+        return plan_sweep(request, launcher.capacity(), launcher.describe, choices, quiet).points
+
+
+def _checked(request: StudyRequest, made: PredictionFile) -> int:
+    """Hold the launches against the file, and leave the figures beside them."""
+    launches, _ = _launches(request)
+    found = check_predictions([made], launches)
+    path = request.sweep_dir / CHECK
+    write_json(path, found)
+    show_check(found)
+    echo(f"Figures: {path}")
+    return 0
