@@ -10,8 +10,8 @@
 #:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
 #:   make predict           what more workers or other links would do, from the records in RESULTS:
 #:                          ARGS="--workers 8,16 --bandwidth 100mbit"; writes a dated file
-#:   make advise            which measured setting would be best with more workers, from the records in
-#:                          RESULTS: ARGS="--workers 16"; launches nothing
+#:   make advise            which measured setting would be best on more hosts, from the records in
+#:                          RESULTS: HOSTS=16; launches nothing
 #:   make check-predictions how far those files were off, by the launches that were made after them
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
@@ -40,7 +40,8 @@
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   A= B=                  folders of make compare-results, each with one sweep
-#:   HOSTS=                 file of the hosts for make hosts, a host per line
+#:   HOSTS=                 file of the hosts for make hosts, a host per line; of make advise their
+#:                          number
 #:   SETTING=best INTO=my_training
 #:                          of make export: best, or the beginning of an experiment's identity (the
 #:                          column experiment_id of summary.csv), and a folder that is not there yet
@@ -166,7 +167,7 @@ check-predictions: environment
 	$(RUN) analysis check-predictions -- "$$RESULTS"
 
 advise: environment
-	$(RUN) experiments advise $$ARGS -- "$$RESULTS"
+	$(RUN) experiments advise $${MODEL:+--model "$$MODEL"} $${HOSTS:+--workers "$$HOSTS"} $$ARGS -- "$$RESULTS"
 
 export: environment
 	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \

@@ -168,14 +168,15 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 @click.option(
     "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
 )
-def advise(folder: Path, workers: int, bandwidth: float | None) -> None:
+@click.option("--model", help="As it was measured; needed where several models were.")
+def advise(folder: Path, workers: int, bandwidth: float | None, model: str | None) -> None:
     """Say which measured setting would be best with so many workers, and how to measure it.
 
     It predicts from the launches below FOLDER, and launches nothing.
     """
     from experiments.tuning.advise import told_advice
 
-    echo("\n".join(told_advice(folder, workers, bandwidth)))
+    echo("\n".join(told_advice(folder, workers, bandwidth, model)))
 
 
 @cli.command("tune")

@@ -106,6 +106,13 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     )
 
 
+def untold(records: Iterable[RunRecord], known: Sequence[Family]) -> list[AnyStrategy]:
+    """Strategies that send something and belong to no family, each once."""
+    told = {setting_of(each.latest.experiment) for each in known}
+    points = [each.experiment for each in records if each.experiment.strategy.communicates()]
+    return [*dict.fromkeys(each.strategy for each in points if setting_of(each) not in told)]
+
+
 def setting_of(own: Experiment) -> tuple[Hashable, Hashable]:
     """What launches share that are learned from together."""
     return _surroundings(own), _uncounted(own)
@@ -154,6 +161,7 @@ def cluster_of(records: Sequence[RunRecord]) -> Cluster:
     busy = [each.machine_busy - (each.foreign_load or 0.0) for each in alone if each.machine_busy]
     payloads = [link.bits_per_s for each in records for link in each.links]
     forward_s, backward_s = _lone_passes(alone)
+    lone_cores = _lone_cores(own, cores, busy) if is_shared else 0.0
     return Cluster(
         forward_s=forward_s,
         backward_s=backward_s,
@@ -163,8 +171,26 @@ def cluster_of(records: Sequence[RunRecord]) -> Cluster:
         bytes_per_s=median(payloads) / 8 if payloads else None,
         cores=cores if is_shared else max(1.0, cores / max(1, len(records[-1].hosts))),
         shares_cores=is_shared,
-        lone_cores=_lone_cores(own, cores, busy) if is_shared else 0.0,
+        lone_cores=lone_cores,
+        crowding=_crowding(records, alone, lone_cores / cores) if lone_cores else 1.0,
     )
+
+
+def _crowding(records: Sequence[RunRecord], alone: Sequence[RunRecord], share: float) -> float:
+    """How much longer than by their share of processors workers compute that send nothing.
+
+    Args:
+        share: of the processors that a lone worker keeps busy.
+    """
+    lone_s = median(step_time_s(each) or 0.0 for each in alone)
+    found = [
+        step / lone_s / (each.experiment.num_workers * share)
+        for each in records
+        if each.experiment.num_workers * share > 1.0
+        and not each.experiment.strategy.communicates()
+        and (step := step_time_s(each))
+    ]
+    return max(1.0, median(found)) if found else 1.0
 
 
 def _alone(records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -42,6 +42,8 @@ class Cluster:
         cores: of every host, or of the machine that emulates all.
         shares_cores: hosts are emulated on one machine.
         lone_cores: that the computation of a lone worker keeps busy there; else 0.
+        crowding: where workers want more processors than there are, they compute so many times as
+            long as by their share: caches and memory are shared as well.
     """
 
     forward_s: float
@@ -53,6 +55,7 @@ class Cluster:
     cores: float
     shares_cores: bool
     lone_cores: float
+    crowding: float = 1.0
 
 
 def load_of(
@@ -94,7 +97,7 @@ def load_of(
         network_s=network_time_s(flows, rates),
         messages_s=max(_messages_s(flows, cluster, cpu_s_per_byte).values(), default=0.0),
         rounds=ring_rounds(experiment.num_workers) if experiment.strategy.uses_collective else 0,
-        crowd=max(1.0, _most_on_a_host(homes, cluster) * cluster.lone_cores / cluster.cores),
+        crowd=_crowd(_most_on_a_host(homes, cluster), cluster),
         spread=spread,
         message=message,
         ways=2 if experiment.strategy.uses_servers else 1,
@@ -172,6 +175,12 @@ def _most_on_a_host(homes: Sequence[str], cluster: Cluster) -> int:
     return max(places.count(each) for each in places)
 
 
+def _crowd(workers: int, cluster: Cluster) -> float:
+    """So many times as long do workers on the same processors compute."""
+    wanted = workers * cluster.lone_cores / cluster.cores
+    return wanted * cluster.crowding if wanted > 1.0 else 1.0
+
+
 def _messages_s(flows: Sequence[Flow], cluster: Cluster, cpu_s_per_byte: float) -> dict[str, float]:
     """Seconds in which the processors of each host handle all messages."""
     both: dict[str, float] = {}
@@ -208,7 +217,7 @@ def _processors_s(
     ]
     for home, messages, seconds in zip(homes, own, alone_s, strict=True):
         place = _place(home, cluster)
-        computing = cluster.lone_cores * float(seconds) / cluster.cores
+        computing = cluster.lone_cores * float(seconds) / cluster.cores * cluster.crowding
         messages[place] = messages.get(place, 0.0) + computing
     places = dict.fromkeys(place for messages in own for place in messages)
     busy = [[messages.get(place, 0.0) for place in places] for messages in own]

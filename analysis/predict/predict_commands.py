@@ -37,7 +37,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @click.command("predict")
 @click.argument("folder", type=Path)
-@click.option("--workers", type=_numbers, required=True, metavar="<n,n,...>", help="How many.")
+@click.option("--workers", type=_numbers, metavar="<n,n,...>", help="How many; needed.")
 @click.option(
     "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
 )
@@ -56,7 +56,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 @click.option("--into", type=Path, help="File to write.  [default: a dated one below FOLDER]")
 def predict_command(
     folder: Path,
-    workers: tuple[int, ...],
+    workers: tuple[int, ...] | None,
     bandwidth: float | None,
     num_ps: int | None,
     calibrate_up_to: int | None,
@@ -66,6 +66,8 @@ def predict_command(
 
     Launches of what is asked about are not learned from.
     """
+    if workers is None:
+        raise UserError('say how many workers: --workers 8, or make predict ARGS="--workers 8,16".')
     question = Question(workers=workers, bits_per_s=bandwidth, num_ps=num_ps)
     known = [
         each

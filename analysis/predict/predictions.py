@@ -18,7 +18,14 @@ from statistics import fmean, median
 import numpy as np
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import Family, families, follows, setting_of, with_servers
+from analysis.predict.calibration import (
+    Family,
+    families,
+    follows,
+    setting_of,
+    untold,
+    with_servers,
+)
 from analysis.predict.fitting import NOISE, SIDE, Learned, Seen, fit, learn
 from analysis.predict.loads import planned_load, with_hosts
 from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
@@ -38,6 +45,12 @@ _UNTESTED = 0.1
 #: What launches may leave open besides the terms of a fit.
 NOT_SATURATED = "what happens where links limit: no launch came near it"
 NOT_TESTED = "the model's own error: one number of workers was measured"
+
+#: Why a setting is left out.
+UNTOLD = "launches do not tell what it sends where, so nothing is predicted"
+
+#: So many of those that are left out for the same reason are named.
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +123,28 @@ def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> 
         UserError: no setting that sends anything was measured, or nobody worked alone.
     """
     made: list[Prediction] = []
-    left_out: list[str] = []
-    for family in families(records):
+    refused: dict[str, list[str]] = {}
+    known = families(records)
+    for family in known:
         teller = Teller(family, seed)
         for own, count in itertools.product(family.measured, question.workers):
             try:
                 made.append(teller.told(asked(own, question, count)))
             except UserError as error:
-                left_out.append(f"{own.strategy} with {count} workers: {error}")
-    return Predicted(points=tuple(made), left_out=tuple(left_out))
+                refused.setdefault(str(error), []).append(f"{own.strategy} with {count} workers")
+    for strategy in untold(records, known):
+        refused.setdefault(UNTOLD, []).append(str(strategy))
+    return Predicted(
+        points=tuple(made),
+        left_out=tuple(f"{_few(whom)}: {why}" for why, whom in refused.items()),
+    )
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    different = [*dict.fromkeys(names)]
+    more = len(different) - _NAMED
+    return ", ".join(different[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def foretell(

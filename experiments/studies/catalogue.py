@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from experiments.studies import (
     allreduce_sweep,
+    calibrate,
     compare,
     foresight,
     horovod_sweep,
@@ -35,6 +36,7 @@ STUDIES: Mapping[str, Study] = {
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
     "incast": incast.STUDY,
+    "calibrate": calibrate.STUDY,
     "foresight": foresight.STUDY,
     "piz-daint": piz_daint.STUDY,
     "p2": p2.STUDY,

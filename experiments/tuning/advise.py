@@ -5,7 +5,7 @@ Which one that is, and by how much, is decided in `analysis.predict.advice`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analysis.predict.advice import ENOUGH, Recommendation, advise
@@ -14,19 +14,32 @@ from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
 from analysis.wording import number, with_interval, workers_text
 from experiments.tuning.outcome import options_of
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.records import RunRecord
 
 #: Settings behind the best one that are told.
 _SHOWN = 3
 
 
-def told_advice(folder: Path, workers: int, bits_per_s: float | None) -> list[str]:
+def told_advice(
+    folder: Path, workers: int, bits_per_s: float | None, model: str | None
+) -> list[str]:
     """The lines of the answer.
 
     Raises:
-        UserError: the folder holds nothing to advise from.
+        UserError: the folder holds nothing to advise from, or several models and none is stated.
     """
-    known = usable(newest_launches(folder), workers)
+    known = _of_model(usable(newest_launches(folder), workers), model)
     return list(_lines(advise(known, workers, bits_per_s)))
+
+
+def _of_model(launches: Sequence[RunRecord], model: str | None) -> list[RunRecord]:
+    """Those of one model."""
+    names = dict.fromkeys(each.experiment.workload.model.name for each in launches)
+    wanted = model or next(iter(names), "")
+    if wanted not in names or (model is None and len(names) > 1):
+        raise UserError(f"state with --model which one of {', '.join(names)} is trained.")
+    return [each for each in launches if each.experiment.workload.model.name == wanted]
 
 
 def _lines(advice: Recommendation) -> Iterator[str]:
@@ -46,8 +59,7 @@ def _lines(advice: Recommendation) -> Iterator[str]:
     for text in best.unknown:
         yield f"Not known: {text}."
     yield (
-        "To measure the best one; what else was stated of the workload or of hosts has to be "
-        "stated again:"
+        "To measure the best one; what else was stated of input or of hosts has to be stated again:"
     )
     yield f"  python -m experiments run-one {options_of(best.experiment)}"
 

@@ -19,9 +19,9 @@ from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean
 from launchers.cli.types import size_text
 from launchers.settings import option_of
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.network import render_rate
+from ps_allreduce.point.workload import Precision, Scaling
 
 #: Rows of the table on the screen.
 ROWS = 8
@@ -153,9 +153,9 @@ def _launches_text(count: int) -> str:
 
 
 def options_of(point: Experiment) -> str:
-    """What `run-one` is told of a setting, of its model and of emulated hosts.
+    """What `run-one` is told of a setting, of its workload and of emulated hosts.
 
-    What else was stated of the workload or of hosts has to be stated again.
+    What else was stated of input or of hosts has to be stated again.
     """
     columns = point.columns()
     tuned = [name for name in TUNED if name in point.strategy.understands()]
@@ -165,7 +165,7 @@ def options_of(point: Experiment) -> str:
         f"{option_of(name)} {size_text(int(value)) if 'bytes' in name else value}"
         for name, value in values.items()
     ]
-    return " ".join([*settings, *_place_words(point), *_model_words(point.workload.model)])
+    return " ".join([*settings, *_place_words(point), *_workload_words(point)])
 
 
 def _place_words(point: Experiment) -> list[str]:
@@ -177,10 +177,24 @@ def _place_words(point: Experiment) -> list[str]:
     return words
 
 
-def _model_words(model: Model) -> list[str]:
-    words = ["--model", shlex.quote(model.name)]
-    if isinstance(model, OwnModel):
-        words += [f"--model-arg {shlex.quote(each)}" for each in model.arguments]
+def _workload_words(point: Experiment) -> list[str]:
+    """The model, and what is not at its default."""
+    load = point.workload
+    words = ["--model", shlex.quote(load.model.name)]
+    if isinstance(load.model, OwnModel):
+        words += [f"--model-arg {shlex.quote(each)}" for each in load.model.arguments]
+    words += ["--batch-per-worker", str(load.batch_per_worker)]
+    if load.accumulation > 1:
+        words += ["--accumulation", str(load.accumulation)]
+    if load.scaling is not Scaling.WEAK:
+        words += ["--scaling", str(load.scaling)]
+    if load.precision is not Precision.FLOAT32:
+        words += ["--precision", str(load.precision)]
+    columns = load.columns()
+    if load.emulated is not None:
+        words += ["--emulate", f"{load.emulated.forward_s:g},{load.emulated.backward_s:g}"]
+        stated = {"--worker-factors": "emulated_factors", "--jitter": "emulated_jitter"}
+        words += [f"{own} {columns[name]}" for own, name in stated.items() if columns[name]]
     return words
 
 

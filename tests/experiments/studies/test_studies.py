@@ -51,8 +51,8 @@ def served(points: Sequence[Experiment]) -> list[tuple[int, int, str]]:
     ]
 
 
-#: But the one that sets buffers of emulated ports.
-ANYWHERE = sorted(STUDIES.keys() - {"incast"})
+#: But those that change emulated links and ports.
+ANYWHERE = sorted(STUDIES.keys() - {"foresight", "incast"})
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
@@ -62,7 +62,7 @@ def test_a_study_has_no_point_twice(name: str) -> None:
 
 
 #: Others compare whole settings, or have bases of their own.
-WITH_BASES = sorted(STUDIES.keys() - {"pcad", "osu", "claix", "storage", "incast"})
+WITH_BASES = sorted({*ANYWHERE} - {"pcad", "osu", "claix", "storage"})
 
 
 @pytest.mark.parametrize("name", WITH_BASES)
