@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pandas as pd
+
+from analysis.figures.foretold import plot_foretold
+from analysis.figures.style import save_figure
 from analysis.predict.calibration import usable
 from analysis.predict.predict_commands import CHECK
-from analysis.predict.prediction_check import check_predictions
+from analysis.predict.prediction_check import PredictionCheck, check_predictions
 from analysis.predict.prediction_file import (
     PredictionFile,
     prediction_file,
@@ -30,6 +34,7 @@ from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.terminal import Terminal, echo
@@ -100,11 +105,35 @@ def _targets(request: StudyRequest) -> tuple[Experiment, ...]:
 
 
 def _checked(request: StudyRequest, made: PredictionFile) -> int:
-    """Hold the launches against the file, and leave the figures beside them."""
+    """Hold the launches against the file; leave figures, table and picture beside them."""
     launches, _ = _launches(request)
     found = check_predictions([made], launches)
     path = request.sweep_dir / CHECK
     write_json(path, found)
     show_check(found)
-    echo(f"Figures: {path}")
+    title = f"{request.name}: predicted before, measured after"
+    drawn = save_figure(plot_foretold(_table(found, made), title), request.sweep_dir, request.name)
+    echo(f"Figures: {path}, drawn: {drawn['png']}")
     return 0
+
+
+def _table(found: PredictionCheck, made: PredictionFile) -> pd.DataFrame:
+    """A row for every point that was measured."""
+    strategies = {each.experiment.title: each.experiment.strategy for each in made.predicted.points}
+    return pd.DataFrame(
+        {
+            "further": each.further,
+            "setting": _setting_text(strategies[each.experiment]),
+            "predicted": each.predicted,
+            "low": each.low,
+            "high": each.high,
+            "measured": each.measured,
+            "counts": each.counts,
+        }
+        for each in found.points
+    )
+
+
+def _setting_text(strategy: AnyStrategy) -> str:
+    servers = strategy.servers
+    return f"{strategy.kind}, {servers.placement}" if servers else strategy.kind
