@@ -51,6 +51,7 @@ from launchers.cli.options import LAUNCHER_OR_AUTO, BriefCommands
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.records import Status
@@ -162,18 +163,18 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
 @cli.command("advise")
 @click.argument("folder", type=Path)
-@click.option(
-    "--workers", type=click.IntRange(1), required=True, metavar="<n>", help="To advise for."
-)
+@click.option("--workers", type=click.IntRange(1), metavar="<n>", help="To advise for; needed.")
 @click.option(
     "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
 )
 @click.option("--model", help="As it was measured; needed where several models were.")
-def advise(folder: Path, workers: int, bandwidth: float | None, model: str | None) -> None:
+def advise(folder: Path, workers: int | None, bandwidth: float | None, model: str | None) -> None:
     """Say which measured setting would be best with so many workers, and how to measure it.
 
     It predicts from the launches below FOLDER, and launches nothing.
     """
+    if workers is None:
+        raise UserError("say for how many workers: --workers 16, or make advise HOSTS=16.")
     from experiments.tuning.advise import told_advice
 
     echo("\n".join(told_advice(folder, workers, bandwidth, model)))

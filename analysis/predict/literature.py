@@ -105,7 +105,7 @@ def _servers(fitted: Sequence[int]) -> HeldOut:
         inner = workers[seen] < workers[seen].max()
         _, fewer = _queue(workers[seen][inner], steps[seen][inner])
         missed = math.log(fewer(int(workers[seen].max())) / steps[seen][-1])
-        rows += _compared(workers, steps, seen, unseen, step, missed)
+        rows += _compared(workers, steps, seen, unseen, step, missed, free=2)
         clusters += 1
         hidden += demand * fitted[-1] / steps[seen][-1] < _HIDDEN_BELOW
     unknown = f"the busiest station, in {hidden} of {clusters} clusters: it is used too little"
@@ -197,15 +197,23 @@ def _fitted(
 
 
 def _compared(
-    workers: Floats, steps: Floats, seen: Truths, unseen: Truths, step: _Step, missed: float
+    workers: Floats,
+    steps: Floats,
+    seen: Truths,
+    unseen: Truths,
+    step: _Step,
+    missed: float,
+    free: int = 0,
 ) -> Iterator[_Row]:
-    """Rows that were not fitted, with the interval that a hold-out among the others gives."""
+    """Rows that were not fitted, with the interval that a hold-out among the others gives.
+
+    Args:
+        free: figures that were fitted to these rows alone, which are nearer to the fit for it.
+    """
     curves = baselines(workers[seen], steps[seen])
     most = float(workers[seen].max())
-    known = [
-        abs(math.log(step(int(n)) / t)) for n, t in zip(workers[seen], steps[seen], strict=True)
-    ]
-    noise = max(NOISE, float(np.mean(known)))
+    known = [math.log(step(int(n)) / t) for n, t in zip(workers[seen], steps[seen], strict=True)]
+    noise = max(NOISE, math.sqrt(sum(each**2 for each in known) / max(1, len(known) - free)))
     for count, measured in zip(workers[unseen], steps[unseen], strict=True):
         predicted = step(int(count))
         growth = 1.0 + max(0.0, math.log2(count / most))

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import usable
+from analysis.predict.calibration import cluster_of, usable
 from analysis.predict.fitting import TERMS
 from analysis.predict.predictions import (
     NOT_SATURATED,
     NOT_TESTED,
+    UNTOLD,
     Prediction,
     Question,
     predict,
@@ -21,7 +22,9 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    NoCommunication,
     Single,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import Workload
@@ -100,11 +103,37 @@ def test_more_servers_are_placed_by_the_policy_that_was_measured(
     assert found.rate == pytest.approx(truth(found), rel=0.05)
 
 
-def test_servers_that_find_no_variable_are_left_out(launches: list[RunRecord]) -> None:
-    found = predict(served(launches), Question(workers=(4,), num_ps=17))
+def test_what_is_left_out_is_told_once_with_its_reason(launches: list[RunRecord]) -> None:
+    shipped = launch(point(StockServers, 2), gradient_bytes=None)
+    known = [*served(launches), shipped]
+    found = predict(known, Question(workers=(4, 5, 6, 7, 8), num_ps=17))
     assert found.points == ()
-    (sentence,) = found.left_out
-    assert "only 16 trainable variables" in sentence
+    few, unknown = found.left_out
+    assert "only 16 trainable variables" in few
+    assert few.startswith("ps_sync with 4 workers, ps_sync with 5 workers, ps_sync with 6 workers")
+    assert "and 2 more:" in few
+    assert unknown == f"stock_ps: {UNTOLD}"
+
+
+def test_what_shared_processors_cost_besides_is_learned_from_workers_that_send_nothing() -> None:
+    real = Workload(batch_per_worker=8)
+
+    def crowded(workers: int, longer: float) -> RunRecord:
+        own = replace(point(Single if workers == 1 else NoCommunication, workers), workload=real)
+        bare = launch(point(Single, 1), total_cores=2, machine_busy=0.5)
+        assert bare.metrics is not None
+        made = own.global_batch / (0.1 * longer)
+        return replace(
+            bare,
+            experiment=own,
+            experiment_id=own.experiment_id,
+            metrics=replace(bare.metrics, examples_per_sec=made),
+        )
+
+    alone, four = crowded(1, 1.0), crowded(4, 2.0 * 1.25)
+    assert cluster_of([alone]).crowding == 1.0
+    assert cluster_of([alone, four]).crowding == pytest.approx(1.25)
+    assert cluster_of([alone, crowded(2, 1.1)]).crowding == 1.0
 
 
 def test_what_launches_do_not_tell_is_named_and_widens_the_interval() -> None:

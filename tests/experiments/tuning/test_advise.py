@@ -84,6 +84,13 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Asynchronous, so of another kind" in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
+    assert "--emulate 0.05,0.1" in shown
+    assert "--batch-per-worker 8" in shown
+    assert main(["advise", str(tmp_path)]) == 2
+    assert main(["advise", str(tmp_path), "--workers", "8", "--model", "mine.py:build"]) == 2
+    refused = capsys.readouterr().err
+    assert "make advise HOSTS=16" in refused
+    assert f"which one of {launches[0].experiment.workload.model.name} is" in refused
     assert main(["advise", str(tmp_path), "--workers", "200"]) == 0
     assert "too far from what was measured" in capsys.readouterr().out
     assert main(["advise", str(tmp_path / "nowhere"), "--workers", "8"]) == 2
