@@ -17,9 +17,12 @@ import pandas as pd
 
 from analysis.data.columns import SETTINGS
 from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Horovod
+from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, Horovod
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
+
+#: Strategies that people call otherwise than the command line does.
+_CALLED = {AllReduce.kind: AllReduce.label}
 
 #: More settings than this cannot be told apart in one axes.
 MAX_TOGETHER = 8
@@ -52,10 +55,20 @@ class Setting:
         return STRATEGIES[self.strategy]
 
     @property
+    def called(self) -> str:
+        """The strategy, as people call it."""
+        return called(self.strategy)
+
+    @property
     def bytes_per_pack(self) -> int | None:
         """Size of TensorFlow's own packs, 0 for one pack; None where gradients travel otherwise."""
         size: Any = dict(self.values)["bytes_per_pack"]
         return None if size is None else int(size)
+
+
+def called(strategy: str) -> str:
+    """How people call a strategy; what sets it apart stands after it."""
+    return _CALLED.get(strategy, strategy)
 
 
 def settings_of(asked: pd.DataFrame) -> list[Setting]:
@@ -89,7 +102,7 @@ def _setting(
         strategy=own["strategy"],
         num_ps=None if follows else own["num_ps"],
         values=tuple((name, own[name]) for name in SETTINGS if name not in without),
-        label=", ".join([own["strategy"], *variant[:1], *servers, *variant[1:]]),
+        label=", ".join([called(own["strategy"]), *variant[:1], *servers, *variant[1:]]),
         variant=", ".join(variant),
         exchange=", ".join(exchange),
     )

@@ -167,12 +167,7 @@ def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
 
 
 def drifted(case: Case) -> Iterator[Doubt]:
-    """That the machine is known to have drifted; nothing if it is not."""
+    """That the machine is decided to have drifted; nothing if it is not."""
     drift = drift_of(case)
-    if drift is None or not drift.shown or not drift.too_far:
-        return
-    yield Doubt(
-        reason=f"the machine drifted: {drift.sentinel.setting.label} changed by {drift.share:.0%} "
-        "in the course of the sweep",
-        explains=(1 + drift.share, 1 + drift.share),
-    )
+    if drift is not None and drift.is_shown:
+        yield Doubt(reason=drift.told, explains=(drift.factor, drift.factor))

@@ -15,11 +15,18 @@ from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.derive.steadiness import Steadiness
 from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, is_uneven
-from analysis.stats.drift import DRIFT_LIMIT, STAGES, drift_of
+from analysis.stats.drift import drift_of
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import bytes_text, count_text, workers_text
+from analysis.wording import (
+    bytes_text,
+    capital,
+    count_text,
+    number,
+    with_interval,
+    workers_text,
+)
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
@@ -43,16 +50,12 @@ _EMULATED_HOSTS = (
 )
 _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
-    "{unit}/sec are those of no real accelerator."
+    "{unit}/s are those of no real accelerator."
 )
 _WAITS = (
     "TCP waits some 200 ms for a packet that was lost, so rates are about buffers of switches, too."
 )
 _NO_LOSS = "No loss of packets is known that would explain it."
-
-
-#: Said of launches that may have come out like this without any drift.
-_NO_DRIFT_SHOWN = "; its launches spread as much without a drift, so it takes no verdict away"
 
 
 def circumstances(case: Case) -> list[str]:
@@ -164,9 +167,8 @@ def share_lines(case: Case) -> list[str]:
     worst = max(uneven, key=lambda point: float(point.known("largest_share").max()))
     equal = estimate(worst.known("equal_shares_per_sec")).mean
     return [
-        f"At {count_text(len(uneven), 'point')} one worker, nearer to the servers or faster, made "
-        f"more than {UNEVEN:g} times the steps of the others: "
-        f"{worst.known('largest_share').max():.0%} of all at {worst.setting.label}, "
+        f"At {count_text(len(uneven), 'point')} one worker made more than {UNEVEN:g} times the "
+        f"steps of the others: {worst.known('largest_share').max():.0%} of all at {worst.setting.label}, "
         f"{workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
         f"steps than the slowest one, that point would make {equal:.4g} {case.unit}/s, not "
         f"{mean_rate(worst):.4g}. Servers on hosts of their own (--layout dedicated) or "
@@ -186,21 +188,20 @@ def _interface_lines(launches: pd.DataFrame) -> list[str]:
 
 
 def _job_lines(case: Case) -> list[str]:
-    """How far the base tells the jobs of a sweep apart; empty where not several measured it."""
+    """The base in every job of a sweep; empty where not several measured it."""
     base = base_of(case, case.points[0], "single")
     if base is None:
         return []
     by_job = base.launches.dropna(subset="job_id").groupby("job_id", sort=False)
-    means = by_job["examples_per_sec"].agg(lambda rates: estimate(rates.astype(float)).mean)
-    if len(means) < 2:
+    rates = [launches["examples_per_sec"].astype(float) for _, launches in by_job]
+    if len(rates) < 2:
         return []
-    others = set(case.attempts["job_id"].dropna()) - set(means.index)
-    without = f" {count_text(len(others), 'other job')} had no base." if others else ""
-    listed = ", ".join(f"{mean:.4g}" for mean in means)
+    others = case.attempts["job_id"].dropna().nunique() - len(rates)
+    without = f" {count_text(others, 'other job')} had no base." if others else ""
+    listed = ", ".join(with_interval(number, *estimate(each).ends) for each in rates)
     return [
-        f"The base, a single worker, was measured in {len(means)} jobs: {listed} {case.unit}/s, up "
-        f"to {max(means) / min(means) - 1:.0%} apart. Points of different jobs may differ by that "
-        f"much for no reason of their own.{without}"
+        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
+        f"Points of different jobs may differ by as much for no reason of their own.{without}"
     ]
 
 
@@ -277,18 +278,12 @@ def _touched_text(found: tuple[SparseGradient, ...]) -> str:
     )
 
 
-def drift_lines(case: Case) -> list[str]:
-    """That the sentinel was not as fast at the end of the sweep as at its start."""
+def drift_lines(case: Case, *, shown: bool) -> list[str]:
+    """That the machine drifted, or else that this was not shown."""
     drift = drift_of(case)
-    if drift is None or not drift.too_far:
+    if drift is None or drift.is_shown is not shown:
         return []
-    stages = zip(drift.rates, STAGES, strict=True)
-    told = ", ".join(f"{rate:.4g} at the {stage}" for rate, stage in stages)
-    return [
-        f"Drift above {DRIFT_LIMIT:.0%}: {drift.sentinel.setting.label} "
-        f"({workers_text(drift.sentinel.num_workers)}) made {told} of the sweep ({case.unit}/s, "
-        f"{drift.share:.0%} apart){'' if drift.shown else _NO_DRIFT_SHOWN}."
-    ]
+    return [f"{capital(drift.told)}."]
 
 
 def steadiness_lines(launches: pd.DataFrame) -> list[str]:
@@ -307,8 +302,8 @@ def humps_lines(launches: pd.DataFrame) -> list[str]:
     humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
     near = " and ".join(f"{ms:.3g} ms" for ms in humps)
     return [
-        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')} (in the "
-        f"first of them near {near}): few steps are as long as their mean."
+        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')}, in the "
+        f"first of them near {near}."
     ]
 
 

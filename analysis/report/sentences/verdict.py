@@ -55,7 +55,7 @@ from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
-    "gradients of older weights, so {unit}/sec says nothing about how fast they learn. With that "
+    "gradients of older weights, so {unit}/s says nothing about how fast they learn. With that "
     "said: "
 )
 
@@ -104,13 +104,18 @@ def verdict(case: Case) -> Verdict:
         *(_share_lines(main) if main else ()),
         *steadiness_lines(case.launches),
         *humps_lines(case.launches),
+        *drift_lines(case, shown=False),
         *([*_doubts(main), *_selection_lines(main)] if main else ()),
         *map(meeting_sentence, table.of(Kind.ALIKE)),
         *_transports_apart(table),
         *_asynchronous(case, table),
         *(_AS_SHIPPED + meeting_sentence(row) for row in table.of(Kind.AS_SHIPPED)),
     ]
-    warnings = (*circumstances(case), *drift_lines(case), *attempts_lines(case.attempts))
+    warnings = (
+        *circumstances(case),
+        *drift_lines(case, shown=True),
+        *attempts_lines(case.attempts),
+    )
     opening, network = _opening(case, main)
     first = plain_first(table)
     told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]

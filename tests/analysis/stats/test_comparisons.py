@@ -248,20 +248,32 @@ def drifting(rates: Mapping[int, float], factor: float = 2.0) -> Case:
     return case_of(single, others)
 
 
-def test_drift_of_the_sentinel_is_told_and_takes_the_headline_away() -> None:
-    steady = drifting({0: 100.0, 29: 101.0, 60: 100.5})
-    assert not any(line.startswith("Drift") for line in verdict(steady).warnings)
-    # Three launches that spread are a warning; a trend through five of them is known.
-    noisy = drifting({0: 100.0, 29: 90.0, 60: 104.0})
-    (line,) = [line for line in verdict(noisy).warnings if line.startswith("Drift above 3%")]
-    assert "100 at the start, 90 at the middle, 104 at the end" in line
-    assert "faster" in verdict(noisy).headline
-    sure = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
-    told = verdict(drifting(sure, factor=1.2)).headline
-    assert "the machine drifted: single changed by 1" in told
-    assert "in the course of the sweep" in told
-    assert "faster" in verdict(drifting(sure)).headline, "far more than what it drifted by"
+SURE = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
 
 
-def test_without_a_launch_at_every_stage_there_is_no_sentinel() -> None:
-    assert drift_of(drifting({0: 100.0, 2: 100.0, 60: 100.0})) is None
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        # The middle is fastest: from the first launch to the last it is 6 %, not 9 %.
+        ({0: 100.0, 1: 100.1, 30: 109.0, 59: 106.3, 60: 106.4}, "is not known to have drifted"),
+        ({0: 100.0, 20: 100.3, 40: 99.8, 60: 100.1}, "did not drift by more than 3%"),
+        (SURE, "drifted"),
+    ],
+)
+def test_the_rule_of_decision_says_whether_the_machine_drifted(
+    rates: dict[int, float], told: str
+) -> None:
+    found = verdict(drifting(rates))
+    lines = [line for line in (*found.warnings, *found.details) if line.startswith("The machine")]
+    assert [line.startswith(f"The machine {told}: single was ") for line in lines] == [True]
+    assert (lines[0] in found.warnings) is (told == "drifted")
+
+
+def test_drift_takes_a_verdict_away_that_it_may_explain() -> None:
+    told = verdict(drifting(SURE, factor=1.2)).headline
+    assert "the machine drifted: single was 0.85x [0.84, 0.86] as fast at the last of 5" in told
+    assert "faster" in verdict(drifting(SURE)).headline, "far more than what it drifted by"
+
+
+def test_launches_of_a_part_of_the_sweep_tell_no_drift() -> None:
+    assert drift_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) is None
