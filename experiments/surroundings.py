@@ -9,7 +9,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 
+import psutil
 from rich.console import Console
 
 from experiments.sweep.link_rate import MOST_BITS_PER_S
@@ -26,6 +28,9 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest
 
 PACKAGES = ("ps_allreduce", "launchers", "experiments")
+
+#: How long others are watched, in seconds.
+_WATCH_S = 1.0
 
 
 #: The launcher that was asked for.
@@ -59,6 +64,13 @@ def workplace(
 def num_cores() -> int:
     """Of this machine, as far as this process may use them."""
     return len(os.sched_getaffinity(0))
+
+
+def used_by_others() -> float:
+    """Share of these processors that is in use while this process waits."""
+    shares = psutil.cpu_percent(interval=_WATCH_S, percpu=True)
+    cores = os.sched_getaffinity(0)
+    return fmean(share for core, share in enumerate(shares) if core in cores) / 100
 
 
 def inside_job() -> bool:

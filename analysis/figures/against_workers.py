@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
-from analysis.data.setting import MAX_TOGETHER, Setting, megabytes
-from analysis.figures.curves import curves_of, draw_curves, label_ends
+from analysis.data.metric import RATE
+from analysis.data.setting import MAX_TOGETHER, Setting, called, megabytes
+from analysis.figures.curves import coloured, curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
@@ -60,7 +61,7 @@ def plot_throughput(case: Case) -> Figure | None:
     single = point_table(case)["base_single"].iloc[0]
     known = [] if math.isnan(single) or case.shares_cores else _workers(case)
     ideals = {count: count * single for count in known}
-    return _plot(case, "rate", Quantity(label=f"{case.unit}/s", ideals=ideals))
+    return _plot(case, "rate", Quantity(label=RATE.unit_of(case), ideals=ideals))
 
 
 def plot_efficiency(case: Case) -> Figure | None:
@@ -135,6 +136,7 @@ def _plot_lines(
         for setting in settings
     }
     marks = marks.assign(x=marks["num_workers"].map(place), label=marks["setting"].map(names))
+    marks = coloured(marks)
     shown = {
         name: own
         for name, settings in groups.items()
@@ -164,9 +166,9 @@ def _plot_lines(
 
 def _curve_name(setting: Setting, title: str) -> str:
     """Without what the title of its axes says: the strategy, and perhaps the number of servers."""
-    if title == setting.strategy:
-        return setting.label.removeprefix(f"{setting.strategy}, ")
-    return setting.variant if title.startswith(f"{setting.strategy},") else setting.label
+    if title == setting.called:
+        return setting.label.removeprefix(f"{setting.called}, ")
+    return setting.variant if title.startswith(f"{setting.called},") else setting.label
 
 
 def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int]) -> None:
@@ -204,10 +206,10 @@ def setting_groups(settings: Sequence[Setting]) -> SettingGroups:
 def _group_name(setting: Setting, settings: Sequence[Setting]) -> str:
     if not setting.traits.uses_servers:
         rivals = sum(1 for other in settings if not other.traits.uses_servers)
-        return setting.strategy if rivals > MAX_TOGETHER else "without servers"
+        return setting.called if rivals > MAX_TOGETHER else "without servers"
     rivals = sum(1 for other in settings if other.strategy == setting.strategy)
     many = rivals > MAX_TOGETHER and setting.num_ps is not None
-    return f"{setting.strategy}, {setting.num_ps} ps" if many else setting.strategy
+    return f"{setting.called}, {setting.num_ps} ps" if many else setting.called
 
 
 def worker_position(count: float) -> float:
@@ -222,7 +224,7 @@ def plot_against_servers(case: Case) -> Figure | None:
     their own, since they do not compute the same.
     """
     marks, several = _marks(case), varied_servers(case)
-    servers = marks[marks["num_ps"] > 0].assign(label=marks["variant"])
+    servers = coloured(marks[marks["num_ps"] > 0].assign(label=marks["variant"]))
     strategies = servers["strategy"].unique()
     if not several:
         return None
@@ -240,7 +242,7 @@ def plot_against_servers(case: Case) -> Figure | None:
             _draw_reference(axes, marks[marks["workers"] == workers])
             what = _training_of(STRATEGIES[strategy])
             axes.set_title(f"{workers_text(workers)}, {what}", loc="left")
-        finish_grid(figure, grid, len(cells), ("parameter servers", f"{case.unit}/s"))
+        finish_grid(figure, grid, len(cells), ("parameter servers", RATE.unit_of(case)))
     return figure
 
 
@@ -270,7 +272,7 @@ def plot_against_packs(case: Case) -> Figure | None:
     sizes = sorted(marks["place"].unique())
     if len(sizes) < 2:
         return None
-    names = marks["strategy"].where(marks["place"] != _BUCKETS, marks["setting"])
+    names = marks["strategy"].map(called).where(marks["place"] != _BUCKETS, marks["setting"])
     marks = marks.assign(
         x=marks["place"].rank(method="dense") - 1,
         label=names + ", " + marks["workers"].map(workers_text),
@@ -278,11 +280,11 @@ def plot_against_packs(case: Case) -> Figure | None:
     places = [_PLACES.get(size) or megabytes(size) for size in sizes]
     with style():
         figure, (axes,) = new_figure(1, 1, _AXES_HEIGHT + 1.4)
-        curves = curves_of(marks)
+        curves = curves_of(coloured(marks))
         draw_curves(axes, curves, _ticks(places), top_of(marks))
         label_ends(axes, curves)
         name_figure(figure, case.name)
-        finish_grid(figure, [axes], 1, ("bytes per pack", f"{case.unit}/s"))
+        finish_grid(figure, [axes], 1, ("bytes per pack", RATE.unit_of(case)))
     return figure
 
 

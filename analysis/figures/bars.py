@@ -12,12 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
+from analysis.data.metric import RATE
 from analysis.figures.marks import data_of, marks_of, top_of
 from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
-    COLOURS,
+    FAINT,
+    GRID,
     MARKERS,
-    bar_fill,
+    PAPER,
+    SIDE_COLOURS,
     legend_of_figure,
     name_figure,
     new_figure,
@@ -27,6 +30,9 @@ from analysis.stats.points import PlacementPoint, placement_points
 from analysis.wording import workers_text
 
 _BAR = 0.68
+
+#: Of the hottest server, and of others.
+_LOADS = (FAINT, GRID)
 
 
 def plot_placement(case: Case) -> Figure | None:
@@ -44,7 +50,7 @@ def plot_placement(case: Case) -> Figure | None:
     with style():
         figure, (left, right) = new_figure(1, 2, 1.9 + 0.36 * len(labels))
         _draw_loads(left, shown, labels)
-        _draw_rates(right, case.unit, _marks(case, shown), labels)
+        _draw_rates(right, RATE.unit_of(case), _marks(case, shown), labels)
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
         left.set_title("bytes per server", loc="left")
@@ -60,7 +66,7 @@ def _marks(case: Case, shown: Sequence[PlacementPoint]) -> pd.DataFrame:
         marks_of(case, "rate")
         .iloc[order]
         .assign(
-            strategy=[item.point.setting.strategy for item in shown],
+            strategy=[item.point.setting.called for item in shown],
             label=[_category(item) for item in shown],
         )
     )
@@ -93,11 +99,11 @@ def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[st
     for row, label in enumerate(labels):
         used, end = by_label[label].worst, 0.0
         for rank, size in enumerate(sorted(used.bytes_per_server, reverse=True)):
-            axes.barh(row, size / unit, _BAR, left=end, **bar_fill(min(rank, 1)))
+            axes.barh(row, size / unit, _BAR, left=end, edgecolor=PAPER, color=_LOADS[min(rank, 1)])
             end += size / unit
         axes.text(end + total / unit * 0.02, row, f"{used.max_over_mean:.2f}", va="center")
     for number, told in enumerate(("hottest server", "other servers")[:servers]):
-        axes.barh([0], [0], label=told, **bar_fill(number))
+        axes.barh([0], [0], label=told, color=_LOADS[number])
     name_rows(axes, labels)
     axes.set_xlabel(f"{name}; beside: hottest over mean")
     axes.set_xlim(0, total / unit * 1.14)
@@ -108,11 +114,11 @@ def _draw_rates(axes: Axes, unit: str, marks: pd.DataFrame, labels: Sequence[str
     strategies, right = marks["strategy"].unique(), top_of(marks)
     for index, strategy in enumerate(strategies):
         shift = (index - (len(strategies) - 1) / 2) * 0.3
-        look = COLOURS[index], MARKERS[index]
         own = marks[marks["strategy"] == strategy]
+        look = SIDE_COLOURS[own["side"].iloc[0]], MARKERS[index]
         own = own.assign(y=[labels.index(label) + shift for label in own["label"]])
         draw_rows(axes, own, look, (0.0, right))
         axes.plot([], [], look[1], color=look[0], label=strategy)
-    finish_values(axes, marks, (0.0, right), f"{unit}/s")
+    finish_values(axes, marks, (0.0, right), unit)
     name_rows(axes, labels)
     axes.tick_params(axis="y", length=0, labelleft=False)

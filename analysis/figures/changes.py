@@ -15,12 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import data_of, known, marks_of
+from analysis.data.metric import RATE
+from analysis.figures.marks import data_of, known, marks_of, side_name
 from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
-    COLOURS,
     IDEAL,
     MARKERS,
+    SIDE_COLOURS,
     legend_of_figure,
     name_figure,
     new_figure,
@@ -54,14 +55,14 @@ def plot_ladder(case: Case) -> Figure | None:
         height = sum(heights) + 0.5
         figure, grid = new_figure(len(found), 1, height, alike="row", heights=heights)
         name_figure(figure, case.name)
-        for number, (ladder, axes) in enumerate(zip(found, grid, strict=True)):
+        for ladder, axes in zip(found, grid, strict=True):
             rungs = [case.points.index(point) for point in ladder.points]
-            _draw_rungs(axes, marks.iloc[rungs], _brought(case, ladder), number, right)
+            _draw_rungs(axes, marks.iloc[rungs], _brought(case, ladder), right)
             name_rows(axes, [_rung_name(rung, point) for rung, point in ladder.rungs])
             axes.set_title(f"{ladder.name}, {workers_text(ladder.num_workers)}", loc="left")
         on_rungs = {point for ladder in found for point in ladder.points}
         own = marks[[point in on_rungs for point in case.points]]
-        finish_values(grid[-1], own, (0.0, right), f"{case.unit}/s")
+        finish_values(grid[-1], own, (0.0, right), RATE.unit_of(case))
         legend_of_figure(figure, [grid[-1]])
     return figure
 
@@ -86,12 +87,10 @@ def _brought(case: Case, ladder: Ladder) -> list[Decision]:
     return [row.decision for row in rows if row]
 
 
-def _draw_rungs(
-    axes: Axes, marks: pd.DataFrame, brought: Sequence[Decision], number: int, right: float
-) -> None:
+def _draw_rungs(axes: Axes, marks: pd.DataFrame, brought: Sequence[Decision], right: float) -> None:
     """Every rung, hollow where it is undecided what it brings, and its ratio beside it."""
     filled = [True, *(decision.outcome in _SHOWN for decision in brought)]
-    look = COLOURS[number], MARKERS[number]
+    look = SIDE_COLOURS[marks["side"].iloc[0]], MARKERS[0]
     rows = marks.assign(y=range(len(marks)), filled=filled)
     draw_rows(axes, rows, look, (0.0, right), counted=False)
     axes.text(1.01, 1.0, "over the one before", transform=axes.transAxes, va="bottom")
@@ -123,10 +122,12 @@ def plot_exchange(case: Case) -> Figure | None:
         figure, grid = new_figure(len(groups), 1, height, alike="row", heights=heights)
         name_figure(figure, case.name)
         for number, (axes, (title, items)) in enumerate(zip(grid, groups.items(), strict=True)):
-            _draw_changes(axes, items, number, limits)
+            _draw_changes(axes, items, MARKERS[number % len(MARKERS)], limits)
             axes.set_title(title, loc="left")
         axes.set_xlim(limits)
-        axes.set_xlabel(f"{case.unit}/s over those of the setting in the title (dotted line)")
+        axes.set_xlabel(
+            f"{RATE.unit_of(case)} over those of the setting in the title (dotted line)"
+        )
     return figure
 
 
@@ -182,9 +183,9 @@ def _exchange_marks(items: Sequence[Comparison]) -> pd.DataFrame:
 
 
 def _draw_changes(
-    axes: Axes, items: Sequence[Comparison], number: int, limits: tuple[float, float]
+    axes: Axes, items: Sequence[Comparison], marker: str, limits: tuple[float, float]
 ) -> None:
-    look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    look = SIDE_COLOURS[side_name(items[0].second.best)], marker
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     marks = _exchange_marks(items).assign(y=range(len(items)))
     draw_rows(axes, marks, look, limits, unclaimed="nothing to compare with")

@@ -14,11 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.data.metric import RATE
 from analysis.figures.marks import data_of, marks_of, top_of
 from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
-    COLOURS,
     MARKERS,
+    SIDE_COLOURS,
     legend_of_figure,
     name_figure,
     new_figure,
@@ -29,8 +30,6 @@ from analysis.stats.findings import headline_row, leader
 from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import mean_rate
 from analysis.wording import workers_text
-from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
-from ps_allreduce.point.strategies.base import StrategySide
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
 FILLED, _MARGIN = 1 / 3, 0.06
@@ -45,8 +44,10 @@ _PAIR, _ROW_HEIGHT, _AROUND = 0.8, 0.22, 2.5
 _BETWEEN = 0.7
 
 #: Colour and marker of every side.
-_SIDES = (ALLREDUCE.name, PS_SYNC.name, PS_ASYNC.name)
-_LOOKS = dict(zip(_SIDES, zip(COLOURS, MARKERS, strict=True), strict=False))
+_LOOKS = {
+    side: (colour, marker)
+    for (side, colour), marker in zip(SIDE_COLOURS.items(), MARKERS, strict=False)
+}
 
 #: How thick and how pale the bars are.
 _BAR, _PALE = 0.62, 0.2
@@ -64,8 +65,8 @@ def plot_contenders(case: Case) -> Figure | None:
     with style():
         figure, (above, below) = new_figure(2, 1, _PAIR + height + _AROUND, heights=(_PAIR, height))
         name_figure(figure, case.name)
-        _draw_pair(above, marks, case.unit)
-        _draw_all(below, marks, case.unit)
+        _draw_pair(above, marks, RATE.unit_of(case))
+        _draw_all(below, marks, RATE.unit_of(case))
         legend_of_figure(figure, [below])
     return figure
 
@@ -105,13 +106,13 @@ def _compared(case: Case) -> tuple[Point, ...]:
 
 def _marks(case: Case) -> pd.DataFrame:
     """The rates of what is compared and of all settings with as many workers, and their rows."""
-    rows = pd.DataFrame(_rows(case), columns=["number", "y", "name", "side", "compared"])
+    rows = pd.DataFrame(_rows(case), columns=["number", "y", "name", "compared"])
     marks = marks_of(case, "rate").iloc[rows["number"]].reset_index(drop=True)
     return marks.assign(**rows.drop(columns="number"))
 
 
-def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
-    """The position of a point in the case, its row, name and side, and whether it is compared."""
+def _rows(case: Case) -> Iterator[tuple[int, float, str, bool]]:
+    """The position of a point in the case, its row and name, and whether it is compared."""
     compared = _compared(case)
     workers = {point.num_workers for point in compared}
     table = comparisons(case)
@@ -124,20 +125,12 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, str, bool]]:
         y, last = y + 1.0 + _BETWEEN * (synchronous is not last), synchronous
         name = point.setting.label + " (default)" * (point in defaults)
         name += f", {workers_text(point.num_workers)}" * (len(workers) > 1)
-        yield case.points.index(point), y, name, _side(point), point in compared
+        yield case.points.index(point), y, name, point in compared
 
 
 def _order(point: Point) -> tuple[bool, float]:
     rate = mean_rate(point) if len(point.rates) else 0.0
     return not point.setting.traits.synchronous, -rate
-
-
-def _side(point: Point) -> str:
-    """TensorFlow as it ships stands with those that train alike."""
-    traits = point.setting.traits
-    if traits.side is StrategySide.ALL_REDUCE:
-        return ALLREDUCE.name
-    return PS_SYNC.name if traits.synchronous else PS_ASYNC.name
 
 
 def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
@@ -151,7 +144,7 @@ def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
     name_rows(axes, [f"{n}\n{c}" for n, c in zip(pair["name"], counts, strict=True)])
     axes.set_xlim(limits)
     axes.set_title("what the verdict compares", loc="left")
-    axes.set_xlabel(f"{unit}/s" + "; this axis does not begin at 0" * (limits[0] > 0))
+    axes.set_xlabel(unit + "; this axis does not begin at 0" * (limits[0] > 0))
 
 
 def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
@@ -162,6 +155,6 @@ def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
         axes.plot([], [], marker, color=colour, label=side)
         draw_rows(axes, own, (colour, marker), (0.0, right))
     name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
-    finish_values(axes, marks, (0.0, right), f"{unit}/s")
+    finish_values(axes, marks, (0.0, right), unit)
     workers = [workers_text(int(count)) for count in sorted(marks["num_workers"].unique())]
     axes.set_title(f"every setting at {' and '.join(workers)}", loc="left")

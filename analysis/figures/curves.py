@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from analysis.figures.marks import (
     note_signs,
     worth_drawing,
 )
-from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER
+from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER, SIDE_COLOURS
 
 #: Least distance of two labels, as a share of the axis.
 _LABEL_GAP = 0.055
@@ -40,7 +41,7 @@ _BOUND: Mapping[str, Any] = {
 }
 
 #: Curves by their labels: a row for each point, see `marks_of`, at the position `x` of an axis.
-#: One without launches and failures keeps its place and its colour but is not drawn.
+#: One without launches and failures keeps its place but is not drawn.
 Curves = Mapping[str, pd.DataFrame]
 
 #: Measured positions of the horizontal axis, from left to right, and how they are written.
@@ -51,16 +52,32 @@ def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
     """The marks of every label, in their order.
 
     Args:
-        labels: of all curves of a figure, whose axes give each the same colour; else those found.
+        labels: of all curves of a figure, whose axes give each the same place; else those found.
     """
     found = {str(label): curve for label, curve in marks.groupby("label", sort=False)}
     return {label: found.get(label, marks[:0]) for label in labels or found}
 
 
+def coloured(marks: pd.DataFrame) -> pd.DataFrame:
+    """Marks of all axes of a figure with the colour of their curve, by labels.
+
+    Of each side the first curve has the side's colour, which means nothing else; a label that
+    several sides have has a colour of its own.
+    """
+    sides = marks.groupby("label", sort=False)["side"].unique()
+    own = {side: SIDE_COLOURS[side] for side in marks["side"].unique()}
+    free = cycle([colour for colour in COLOURS if colour not in own.values()])
+    colours = {
+        label: own.pop(those[0]) if len(those) == 1 and those[0] in own else next(free)
+        for label, those in sides.items()
+    }
+    return marks.assign(colour=marks["label"].map(colours))
+
+
 def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     """Draw curves side by side around each tick, so that no interval hides another.
 
-    Two ticks are not joined by lines.
+    Their marks are `coloured`.  Two ticks are not joined by lines.
 
     Args:
         top: largest value of the vertical axis, which begins at 0; intervals beyond it end in an
@@ -86,7 +103,7 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
 def _draw_curve(
     axes: Axes, named: tuple[str, str], marks: pd.DataFrame, index: int, top: float
 ) -> None:
-    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    colour, marker = marks["colour"].iloc[0], MARKERS[index % len(MARKERS)]
     marks = marks.sort_values("x")
     axes.plot(
         marks["x"],
@@ -120,7 +137,7 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
     if mark.starred and math.isnan(mark.mean):
         draw_unclaimed(axes, x, colour)
     elif mark.starred:
-        draw_star(axes, x, mark.mean, colour, shift=(5, 5))
+        draw_star(axes, x, mark.mean, colour, shift=(5, -5))  # the bound is above
     if mark.failed:
         bottom = axes.get_xaxis_transform()
         draw_cross(axes, x, 0.025, colour, bottom)
@@ -142,8 +159,7 @@ def label_ends(axes: Axes, curves: Curves) -> None:
             line.set_label("_beside")
     heights = _apart(list(ends.values()), _LABEL_GAP * (top - bottom))
     for (label, end), height in zip(ends.items(), heights, strict=True):
-        index = list(curves).index(label)
-        colour = COLOURS[index % len(COLOURS)]
+        colour = curves[label]["colour"].iloc[0]
         right = axes.get_yaxis_transform()
         axes.plot([1.0, 1.03], [end, height], color=colour, lw=0.8, transform=right, clip_on=False)
         axes.text(1.04, height, label, transform=right, va="center", fontsize=8)

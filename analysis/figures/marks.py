@@ -16,8 +16,10 @@ from matplotlib.transforms import offset_copy
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
-from analysis.figures.style import INK
+from analysis.figures.style import INK, NO_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
+from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
+from ps_allreduce.point.strategies.base import StrategySide
 
 #: What a star says in a legend.
 STARRED = "processors may have been the limit"
@@ -51,7 +53,7 @@ _CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zo
 def marks_of(case: Case, column: str, metric: Metric = RATE) -> pd.DataFrame:
     """What is drawn of a column of the table of points, a row for each point.
 
-    Columns: setting, num_workers, num_ps; mean, low, high as in the table; launches, the same of
+    Columns: setting, side, num_workers, num_ps; mean, low, high as in the table; launches, those of
     single launches; bound, the same at the bound of the step; ok, planned, failed, numbers of
     launches and of attempts that did not end well; starred, as in the table.
     """
@@ -69,6 +71,7 @@ def marks_of(case: Case, column: str, metric: Metric = RATE) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "setting": points["setting"],
+            "side": [side_name(point) for point in case.points],
             "num_workers": points["num_workers"].astype(int),
             "num_ps": [point.experiment.num_ps for point in case.points],
             "mean": points[column],
@@ -82,6 +85,16 @@ def marks_of(case: Case, column: str, metric: Metric = RATE) -> pd.DataFrame:
             "starred": starred,
         }
     )
+
+
+def side_name(point: Point) -> str:
+    """TensorFlow as it ships stands with those that train alike."""
+    traits = point.setting.traits
+    if not traits.communicates():
+        return NO_SIDE
+    if traits.side is StrategySide.ALL_REDUCE:
+        return ALLREDUCE.name
+    return PS_SYNC.name if traits.synchronous else PS_ASYNC.name
 
 
 def _over_each(point: Point, base: Point, metric: Metric) -> pd.Series:

@@ -27,12 +27,12 @@ from analysis.figures.marks import (
     top_of,
 )
 from analysis.figures.style import (
-    COLOURS,
     FAINT,
     IDEAL,
     INK,
     MARKERS,
     PAPER,
+    SIDE_COLOURS,
     legend_of_figure,
     name_figure,
     new_figure,
@@ -81,7 +81,7 @@ def _draw_launches_and_mean(axes: Axes, mark: Any, look: tuple[str, str]) -> Non
     inside, edge = (colour, PAPER) if getattr(mark, "filled", True) else (PAPER, colour)
     axes.plot([mark.mean], [mark.y], marker, mfc=inside, mec=edge, zorder=3)
     if mark.starred:
-        draw_star(axes, mark.mean, mark.y, colour, shift=(6, -5))
+        draw_star(axes, mark.mean, mark.y, colour, shift=(-6, -5))  # the bound is at the right
 
 
 def _draw_limits(axes: Axes, mark: Any, colour: str, limits: tuple[float, float]) -> None:
@@ -145,7 +145,7 @@ class Quantity:
 
 
 def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure:
-    """A row for each setting, on it a mark for each number of workers.
+    """A row for each setting, on it a mark for each number of workers, in the colour of its side.
 
     Args:
         marks: see `marks_of`.
@@ -156,10 +156,11 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
         figure, (axes,) = new_figure(1, 1, _ROW_HEIGHT * (placed["y"].max() + 1) + _AROUND)
         name_figure(figure, title)
         for number, count in enumerate(sorted(placed["num_workers"].unique())):
-            look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            axes.plot([], [], look[1], color=look[0], label=workers_text(int(count)))
-            own = placed[placed["num_workers"] == count]
-            draw_rows(axes, own, look, (0.0, right), unclaimed=quantity.unclaimed)
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot([], [], marker, color=INK, label=workers_text(int(count)))
+            for side, own in placed[placed["num_workers"] == count].groupby("side"):
+                look = SIDE_COLOURS[str(side)], marker
+                draw_rows(axes, own, look, (0.0, right), unclaimed=quantity.unclaimed)
         _draw_ideals(axes, quantity.ideals, right)
         name_rows(axes, [*names.values()], [*names])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)

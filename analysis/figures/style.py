@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
 from ps_allreduce.record.files import write_atomically
 
 INK, FAINT, GRID, PAPER = "#1b1b1b", "#707070", "#dddddd", "#ffffff"
@@ -34,13 +35,25 @@ IN_PAGE: Mapping[str, str] = {
 
 #: Okabe and Ito's colours without yellow, which is lost on white paper; the palest come last.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", INK, "#7f7f7f", "#e69f00", "#56b4e9")
+
+#: Of settings that exchange nothing.
+NO_SIDE = "without exchange"
+
+#: Of a side the same in all figures of points; bars of parts have the others.
+SIDE_COLOURS: Mapping[str, str] = {
+    ALLREDUCE.name: COLOURS[0],
+    PS_SYNC.name: COLOURS[1],
+    PS_ASYNC.name: COLOURS[2],
+    NO_SIDE: INK,
+}
+_PART_COLOURS = COLOURS[3:]
+
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")
 #: Straight lines only: dots and circles make a picture ten times as large, and slow to draw.
 HATCHES = ("", "///", "|||", "xxx", "\\\\\\", "+++", "//||", "---")
 IDEAL = "#8c8c8c"
 FORMATS = ("png", "svg", "pdf")
-
 #: Inches.  On a phone a point is then about a pixel.
 WIDTH = 5.2
 
@@ -240,8 +253,8 @@ def bar_fill(index: int) -> dict[str, Any]:
 
     Colours that come again have another hatch then.
     """
-    colour = COLOURS[index % len(COLOURS)]
-    hatch = HATCHES[(index + index // len(COLOURS)) % len(HATCHES)]
+    colour = _PART_COLOURS[index % len(_PART_COLOURS)]
+    hatch = HATCHES[(index + index // len(_PART_COLOURS)) % len(HATCHES)]
     return {
         "facecolor": colour,
         "edgecolor": PAPER if hatch else colour,

@@ -16,7 +16,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.style import COLOURS, IDEAL, bar_fill, legend_of_figure, name_figure, style
+from analysis.figures.style import (
+    COLOURS,
+    HATCHES,
+    IDEAL,
+    PAPER,
+    bar_fill,
+    legend_of_figure,
+    name_figure,
+    style,
+)
 from analysis.timeline.traced import Span, TracedRun, Way, parts_of, traced_run, ways_of
 from analysis.wording import workers_text
 from ps_allreduce.record.steps import StepTable
@@ -32,11 +41,11 @@ _BAR, _MESSAGES = 0.3, 0.52
 
 UNSEEN = "a step that nobody sees into"
 _PARTS: dict[str, Any] = {
-    "forward": bar_fill(5),
-    "backward": bar_fill(1),
+    "forward": bar_fill(0),
+    "backward": {**bar_fill(0), "hatch": HATCHES[1], "edgecolor": PAPER},
     "exchange": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
     "update": {"facecolor": "#DDDDDD", "edgecolor": "#7F7F7F", "linewidth": 0.6},
-    "input wait": bar_fill(3),
+    "input wait": bar_fill(2),
     UNSEEN: {"facecolor": "white", "edgecolor": "black", "linewidth": 0.6},
 }
 
@@ -45,7 +54,7 @@ _PARTS: dict[str, Any] = {
 _WAY = (
     ("ready", "turn", "gradient waits for its turn", (COLOURS[4], 0.8, 0.1, (0, (1, 1.5)))),
     ("turn", "acknowledged", "message under way", (COLOURS[6], 1.5, 0.9, "solid")),
-    ("acknowledged", "back", "acknowledged, waits for its value", (COLOURS[0], 0.7, 0.4, "solid")),
+    ("acknowledged", "back", "acknowledged, waits for its value", (COLOURS[7], 0.7, 0.4, "solid")),
 )
 
 #: Of so many messages in a row the widest lines just do not touch.

@@ -50,7 +50,7 @@ from ps_allreduce.record.choices import (
     exchange_sentence,
     rate_question,
 )
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import FOREIGN_LIMIT, RunRecord
 
 #: The folder of its records; it is no sweep.
 NAME = "first-look"
@@ -188,7 +188,8 @@ class FirstLook:
             bits=self._bits(point),
             step_s=step_s,
             free_s=free_s,
-            busy=_own_share(record, record.machine_busy),
+            busy=max(0.0, record.machine_busy - _others_share(record)),
+            others=_others_share(record),
         )
 
     def _run(self, point: Experiment) -> RunRecord:
@@ -227,20 +228,19 @@ def _carried(network: EmulatedNetwork) -> float:
     return max(max(network.traffic_at(host)) for host in range(network.num_hosts))
 
 
-def _own_share(record: RunRecord, busy: float) -> float:
-    """Without what is known that other programs and the hypervisor used: slower links help neither.
-
-    Args:
-        busy: share of the machine's processor time that was used by whomever.
-    """
-    return max(0.0, busy - (record.foreign_load or 0.0) - (record.stolen_load or 0.0))
+def _others_share(record: RunRecord) -> float:
+    """What other programs and the hypervisor are known to have used: slower links help neither."""
+    return (record.foreign_load or 0.0) + (record.stolen_load or 0.0)
 
 
 def _seen(look: Look) -> str:
+    others = ""
+    if look.others > FOREIGN_LIMIT:
+        others = f" Other programs used {look.others:.0%} of the processors besides."
     return (
         f"in a first look, steps took {look.step_s * 1e3:.0f} ms, kept {look.kept:.0%} of the rate "
         f"without communication, and kept processors {look.busy:.0%} busy and links "
-        f"{look.network_share:.0%}."
+        f"{look.network_share:.0%}.{others}"
     )
 
 

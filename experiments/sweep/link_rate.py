@@ -48,6 +48,7 @@ class Look:
         step_s: duration of a step.
         free_s: of a step of as many workers that do not communicate.
         busy: share of this machine's processor time that the run used.
+        others: that other programs and the hypervisor used.
     """
 
     bits_per_s: float
@@ -55,6 +56,7 @@ class Look:
     step_s: float
     free_s: float
     busy: float
+    others: float = 0.0
 
     @property
     def network_share(self) -> float:

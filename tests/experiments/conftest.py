@@ -59,6 +59,7 @@ def pretend_machines(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeLaunc
     monkeypatch.setattr(surroundings, "this_machine", lambda _: fake)
     # As within a job, whose hosts are those that a study gets where nobody states a launcher.
     monkeypatch.setattr(surroundings, "inside_job", lambda: True)
+    monkeypatch.setattr(surroundings, "used_by_others", lambda: 0.0)
     monkeypatch.setattr(surroundings, "source_state", lambda: "0123456789ab")
     for variable in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(variable, raising=False)

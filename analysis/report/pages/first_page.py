@@ -141,8 +141,8 @@ def _chosen_lines(results: SweepResults) -> Iterator[str]:
         also = f" and a batch of {batch} per worker" if batch else ""
         yield (
             f"Nobody stated the rate of the emulated links. A first look chose "
-            f"{rate_text(bits_per_s)}{also} for {model}, so that links matter and processors are "
-            "not the limit. With others the ratio is another one."
+            f"{rate_text(bits_per_s)}{also} for {model}, aiming at links that matter and "
+            "processors with time to spare. With others the ratio is another one."
         )
 
 

@@ -97,7 +97,7 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
         lines.append(
             f"Of {count_text(len(records), 'run')}, some may have been disturbed: more than "
             f"{FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure again in "
-            "another RESULTS folder when nothing else runs; make doctor lists busy programs."
+            "another RESULTS folder when nothing else runs."
         )
     busy = sum(record.began_busy for record in records)
     if busy:
@@ -168,8 +168,8 @@ def share_lines(case: Case) -> list[str]:
     equal = estimate(worst.known("equal_shares_per_sec")).mean
     return [
         f"At {count_text(len(uneven), 'point')} one worker made more than {UNEVEN:g} times the "
-        f"steps of the others: {worst.known('largest_share').max():.0%} of all at {worst.setting.label}, "
-        f"{workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
+        f"steps of the others: {worst.known('largest_share').max():.0%} of all at "
+        f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
         f"steps than the slowest one, that point would make {equal:.4g} {case.unit}/s, not "
         f"{mean_rate(worst):.4g}. Servers on hosts of their own (--layout dedicated) or "
         "bounded staleness (--staleness 1) make shares equal."

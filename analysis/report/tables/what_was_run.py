@@ -60,7 +60,7 @@ def _threads_text(case: Case) -> str:
     """Of a worker; by strategy where they differ."""
     by_strategy: dict[str, set[int]] = {}
     for point in case.points:
-        by_strategy.setdefault(point.setting.strategy, set()).add(point.threads)
+        by_strategy.setdefault(point.setting.called, set()).add(point.threads)
     numbers = {name: " or ".join(map(str, sorted(each))) for name, each in by_strategy.items()}
     if len(set(numbers.values())) == 1:
         return f"{next(iter(numbers.values()))} thread(s)"
@@ -174,7 +174,7 @@ def _exchange_items(case: Case) -> Items:
         if point.setting.traits.communicates():
             layout = point.asked["layout"]
             settings = exchange_of(point.asked) | ({} if layout is None else {"layout": layout})
-            by_strategy.setdefault(point.setting.strategy, []).append(settings)
+            by_strategy.setdefault(point.setting.called, []).append(settings)
     return [(f"exchange of {name}", _shared_text(each)) for name, each in by_strategy.items()]
 
 
