@@ -169,10 +169,10 @@ def share_lines(case: Case) -> list[str]:
     return [
         f"At {count_text(len(uneven), 'point')} one worker made more than {UNEVEN:g} times the "
         f"steps of the others: {worst.known('largest_share').max():.0%} of all at "
-        f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not ranked. If no worker made more "
-        f"steps than the slowest one, that point would make {equal:.4g} {case.unit}/s, not "
-        f"{mean_rate(worst):.4g}. Servers on hosts of their own (--layout dedicated) or "
-        "bounded staleness (--staleness 1) make shares equal."
+        f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not "
+        f"ranked. If no worker made more steps than the slowest one, that point would make "
+        f"{equal:.4g} {case.unit}/s, not {mean_rate(worst):.4g}. Servers on hosts of their own "
+        "(--layout dedicated) or bounded staleness (--staleness 1) make shares equal."
     ]
 
 

@@ -109,7 +109,7 @@ def reduced(*workers: int) -> list[RunRecord]:
 
 def test_two_numbers_of_workers_are_marks_on_the_row_of_their_setting() -> None:
     figure = plot_throughput(case_of(SINGLE, RING))
-    assert rows(figure) == ["single", "allreduce"]
+    assert rows(figure) == ["single", "all-reduce"]
     assert legend(figure) == ["1 worker", "2 workers", "single launches"]
     # Twice 100 images/s would be ideal; that is beyond the axis.
     assert texts(figure) == ["3/3", "3/3", "3/3", "1 x single"]
@@ -124,7 +124,7 @@ def test_three_numbers_of_workers_are_lines_with_a_tick_for_each() -> None:
     assert ticks(figure) == ["1", "2", "4"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
     assert legend(figure) == ["ideal", "single", "single launches"]
-    assert texts(figure) == ["allreduce"]
+    assert texts(figure) == ["all-reduce"]
     # The ideal line ends at four times 100 images/s; it leaves the axes.
     assert axes.get_ylim() == pytest.approx((0, 1.3 * 110))
 
@@ -260,7 +260,7 @@ def test_the_first_figure_shows_what_the_verdict_compares_whatever_else_was_meas
     case = case_of(runs(make_experiment(Single), fast), silent, sides, shipped)
     above, below = drawn(next(f for kind in KINDS if (f := kind.plot(case)))).axes
     names = [text.get_text() for text in above.get_yticklabels()]
-    assert names == ["allreduce\n3 launches", "ps_sync, round_robin\n3 launches"]
+    assert names == ["all-reduce\n3 launches", "ps_sync, round_robin\n3 launches"]
     assert above.get_xlabel() == "images/s; this axis does not begin at 0"
     lows, highs = contenders_data(case)[["low", "high"]][:2].to_numpy().T
     left, right = above.get_xlim()
@@ -268,7 +268,7 @@ def test_the_first_figure_shows_what_the_verdict_compares_whatever_else_was_meas
     assert (highs.max() - lows.min()) / (right - left) >= 1 / 3
     # Below are all that exchange gradients, with bars from 0.
     assert [text.get_text() for text in below.get_yticklabels()] == [
-        "allreduce",
+        "all-reduce",
         "ps_sync, round_robin",
         "stock_ps, round_robin",
     ]
@@ -338,7 +338,7 @@ def test_servers_are_drawn_where_their_number_varies() -> None:
     figure = plot_against_servers(case_of(SERVERS, RING))
     kinds = ("asynchronous", "synchronous")
     assert titles(figure) == [f"2 workers, {kind}" for kind in kinds]
-    assert "allreduce, same workers" in legend(figure)
+    assert "all-reduce, same workers" in legend(figure)
     for records in (RING, runs(make_experiment(SynchronousServers, 2), RATES)):
         assert plot_against_servers(case_of(records)) is None
 
@@ -361,8 +361,8 @@ def test_buckets_stand_apart_from_packs() -> None:
     )
     figure = plot_against_packs(case)
     assert ticks(figure) == ["0.5 MB", "one pack", "buckets"]
-    assert legend(figure) == ["allreduce, 2 workers", "allreduce, 4 workers", "single launches"]
-    assert texts(figure) == ["allreduce, buckets, 2 workers", "allreduce, buckets, 4 workers"]
+    assert legend(figure) == ["all-reduce, 2 workers", "all-reduce, 4 workers", "single launches"]
+    assert texts(figure) == ["all-reduce, buckets, 2 workers", "all-reduce, buckets, 4 workers"]
 
 
 EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.001, backward_s=0.001))
@@ -461,8 +461,8 @@ def test_breakdown_has_a_bar_per_point_with_launches() -> None:
     figure = drawn(plot_breakdown(case))
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
         "single (1 worker)",
-        "allreduce (1 worker)",
-        "allreduce (2 workers)",
+        "all-reduce (1 worker)",
+        "all-reduce (2 workers)",
     ]
     labels = set(legend(figure))
     assert {"compute alone", "input", "exchange and update", "update", "dispatch"} <= labels

@@ -119,7 +119,7 @@ def test_layouts_and_spreads_are_settings_with_labels_of_their_own(
     points = [on_slurm(SynchronousServers, **each) for each in servers]
     case = case_of(*(runs(own, RATES) for own in (on_slurm(AllReduce), *points)))
     shown = [setting.label for setting in case.settings]
-    assert shown == [*(f"ps_sync, round_robin{label}" for label in labels), "allreduce"]
+    assert shown == [*(f"ps_sync, round_robin{label}" for label in labels), "all-reduce"]
 
 
 def test_figures_keep_layouts_apart() -> None:

@@ -171,8 +171,8 @@ def test_two_versions_are_compared_point_by_point(tmp_path: Path) -> None:
     output = invoke("compare-results", *both)
     assert "versions.tensorflow: 2.22.0 (A: 2.21.0)" in output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "[" in line}
-    assert rows["allreduce"][1:5] == ["2", "200", "300", "1.50"]
-    assert rows["allreduce"][-1] == "faster"
+    assert rows["all-reduce"][1:5] == ["2", "200", "300", "1.50"]
+    assert rows["all-reduce"][-1] == "faster"
     # Launches of two folders are no pairs: equal rates still have an interval.
     assert rows["single"][4:6] != ["1.00", "[1.00,"]
     assert "Only in A, and not compared: ps_sync" in output

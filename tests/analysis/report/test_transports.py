@@ -100,9 +100,9 @@ def test_pairs_on_different_transports_stand_apart() -> None:
     assert {pair.transport for pair in pairs_of(beside)} == {"grpc"}
     rows = pair_rows(beside, same_transport=False).to_numpy()
     assert [tuple(row[[0, 1, -1]]) for row in rows] == [
-        ("allreduce, nccl", "ps_sync, round_robin", "different transports (nccl, grpc)"),
-        ("allreduce, nccl", "ps_sync, partitioned", "different transports (nccl, grpc)"),
-        ("allreduce, nccl", "allreduce, ring", "different transports (nccl, grpc)"),
+        ("all-reduce, nccl", "ps_sync, round_robin", "different transports (nccl, grpc)"),
+        ("all-reduce, nccl", "ps_sync, partitioned", "different transports (nccl, grpc)"),
+        ("all-reduce, nccl", "all-reduce, ring", "different transports (nccl, grpc)"),
     ]
     assert pairs_of(alone, same_transport=False) == []
 
@@ -130,4 +130,4 @@ def test_a_column_of_transports_where_they_differ() -> None:
     assert "transport" not in report_table(same, "results")
     console = Console(width=100, file=io.StringIO(), record=True)
     console.print(render_table(differing))
-    assert "allreduce, nccl" in console.export_text()
+    assert "all-reduce, nccl" in console.export_text()

@@ -257,7 +257,7 @@ def case_of_pair() -> Case:
 def test_a_sentence_says_how_much_and_what_to_change() -> None:
     case = case_of_pair()
     told = {(e.faster.setting.strategy, e.slower.setting.strategy): e for e in explanations(case)}
-    said = explanation_sentence(case, told["allreduce", "ps_sync"])
+    said = explanation_sentence(case, told["all-reduce", "ps_sync"])
     assert said.startswith("Allreduce is 2.00x [")
     assert "] the hottest server" in said
     assert said.endswith(
@@ -265,7 +265,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
         "each 50%."
     )
     assert "the largest part is the hottest server, " in main_reason(case)
-    unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
+    unseen = explanation_sentence(case, told["stock_allreduce", "all-reduce"])
     assert "Nobody sees into the steps of stock_allreduce. make ladder" in unseen
     rows = explanation_table(case)
     assert len(rows) == len(told)

@@ -28,11 +28,11 @@ def test_sides_with_different_threads_are_compared_and_it_is_said() -> None:
     found = verdict(case)
     assert "All-reduce is 2.00x" in found.headline
     assert (
-        "The sides were given different threads for each worker: allreduce 2, ps_sync, "
+        "The sides were given different threads for each worker: all-reduce 2, ps_sync, "
         "round_robin 1."
     ) in found.details
     assert list(report_table(case, "results")["threads"]) == ["1", "2"]
-    assert "threads ps_sync 1, allreduce 2" in dict(what_was_run(case))["worker"]
+    assert "threads ps_sync 1, all-reduce 2" in dict(what_was_run(case))["worker"]
 
 
 def test_equal_threads_are_told_once() -> None:
@@ -44,7 +44,7 @@ def test_equal_threads_are_told_once() -> None:
 
 def test_rivals_of_one_strategy_are_told_apart_by_their_threads() -> None:
     case = case_of(runs(RING, times(2.0)), runs(with_threads(AllReduce, 1), times(1.0)))
-    assert {*text_table(case)["setting"]} == {"allreduce, 1 thread", "allreduce, 2 threads"}
+    assert {*text_table(case)["setting"]} == {"all-reduce, 1 thread", "all-reduce, 2 threads"}
 
 
 @pytest.mark.parametrize("threads", [1, 2])

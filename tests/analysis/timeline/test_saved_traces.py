@@ -111,7 +111,7 @@ def test_the_picture_has_a_panel_for_each_strategy_and_a_row_for_each_worker(
     figure = plot_timeline(case)
     assert figure is not None
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert [title.split(",")[0] for title in titles] == ["ps_sync", "allreduce", "stock_allreduce"]
+    assert [title.split(",")[0] for title in titles] == ["ps_sync", "all-reduce", "stock_allreduce"]
     rows = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
     assert rows == [["worker:0", "worker:1"]] * 3
     (legend,) = figure.legends

@@ -359,7 +359,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         ]
     )
     rows = text_table(case).set_index("setting")
-    shown = rows.loc["allreduce", ["launches", "speedup", "ok", "compute_s", "step_mean_s"]]
+    shown = rows.loc["all-reduce", ["launches", "speedup", "ok", "compute_s", "step_mean_s"]]
     assert list(shown) == ["3", "2.00", "3/4, 1 failed", "12.00", "21.00"]
     assert rows["rate"]["single"].startswith("99.99 [9")
     assert rows["rate"]["ps_async, round_robin"] == "-"
@@ -409,7 +409,7 @@ def test_the_first_page_of_one_side_answers_which_setting_is_fastest(tmp_path: P
 def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
     fast = runs(make_experiment(AllReduce, 2), times(3.0))
     page = reported(tmp_path / "fast", runs(make_experiment(Single), times(1.0)), fast)
-    told = "<li>Efficiency above 1: allreduce at 2 workers 1.50 [1.50, 1.50]."
+    told = "<li>Efficiency above 1: all-reduce at 2 workers 1.50 [1.50, 1.50]."
     assert told in page.split("<nav")[0]
     crowded = runs(make_experiment(AllReduce, 2), times(3.0), oversubscribed=True)
     page = reported(tmp_path / "crowded", runs(make_experiment(Single), times(1.0)), crowded)
@@ -441,8 +441,8 @@ def test_the_faster_side_comes_first_among_the_numbers_of_the_first_page() -> No
     case = case_of(servers, runs(make_experiment(AllReduce, 2), times(1.0)))
     assert [each.meaning for each in key_numbers(case)] == [
         "images/s: ps_sync, round_robin, 2 workers",
-        "images/s: allreduce, 2 workers",
-        "ratio: ps_sync, round_robin over allreduce",
+        "images/s: all-reduce, 2 workers",
+        "ratio: ps_sync, round_robin over all-reduce",
     ]
     assert key_numbers(case)[2].value == "2.00 [2.00, 2.00]"
     alone = [make_experiment(NoCommunication, 2), make_experiment(SynchronousServers, 2)]

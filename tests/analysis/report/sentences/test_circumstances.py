@@ -208,7 +208,7 @@ def test_lost_packets_are_told_and_probes_are_none(name: str) -> None:
     (line,) = loss_lines(case_with(**own, port_drops=0)) or [""]
     told = (
         f"Of 6 runs, 3 lost more than 1 in 10,000 of their hosts' TCP segments (up to "
-        f"{(again - probes) / sent:.2%}), most at allreduce, 2 workers. TCP waits some 200 ms"
+        f"{(again - probes) / sent:.2%}), most at all-reduce, 2 workers. TCP waits some 200 ms"
     )
     assert line.startswith(told) is (name in LOSSY)
     assert bool(line) is (name in LOSSY)
@@ -227,7 +227,7 @@ def test_stalled_time_is_told_with_and_without_a_known_loss() -> None:
     assert not loss_lines(case_with(mean_step_s=0.1, stalled_s=0.0029))
     stalled = {"mean_step_s": 0.1, "stalled_s": 0.031}
     (alone,) = loss_lines(case_with(**stalled))
-    assert "3 stalled for more than 3% of their time (up to 31%), most at allreduce" in alone
+    assert "3 stalled for more than 3% of their time (up to 31%), most at all-reduce" in alone
     assert "No loss of packets is known that would explain it" in alone
     both = case_with(**stalled, segments_sent=1000, port_drops=50)
     (line,), told = loss_lines(both), verdict(both)

@@ -231,7 +231,7 @@ def test_what_a_case_is_about_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "sentence"),
-    [((3,), "allreduce 2, ps_sync, round_robin 3 with those"), ((3, 4), "Launches differ")],
+    [((3,), "all-reduce 2, ps_sync, round_robin 3 with those"), ((3, 4), "Launches differ")],
 )
 def test_different_cores_in_all_are_told(cores: tuple[int, ...], sentence: str) -> None:
     servers = [
@@ -263,8 +263,8 @@ def test_pairs_leave_out_asynchronous_and_single_points() -> None:
     found = pairs_of(case)
     assert [(pair.first.name, pair.second.name) for pair in found] == [
         ("ps_sync, round_robin", "ps_sync, partitioned"),
-        ("ps_sync, round_robin", "allreduce"),
-        ("ps_sync, partitioned", "allreduce"),
+        ("ps_sync, round_robin", "all-reduce"),
+        ("ps_sync, partitioned", "all-reduce"),
     ]
     outcomes = [Outcome.EQUAL, Outcome.SLOWER, Outcome.SLOWER]
     assert [pair.decision.outcome for pair in found] == outcomes

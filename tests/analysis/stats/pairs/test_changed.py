@@ -183,7 +183,7 @@ def test_the_figure_has_a_row_for_each_setting_in_the_order_of_its_values() -> N
     assert titles == [
         "ps_async, round_robin, defaults, 2 workers",
         "ps_sync, round_robin, defaults, 2 workers",
-        "allreduce, defaults, 2 workers",
+        "all-reduce, defaults, 2 workers",
     ]
     assert figure.axes[-1].get_xlabel().startswith("images/s over those of the setting")
 
