@@ -107,5 +107,5 @@ def range_text(shares: pd.Series) -> str:
 
 
 def capital(text: str) -> str:
-    """A sentence from words that begin small."""
-    return text[:1].upper() + text[1:]
+    """A sentence from words that begin small; a name such as `ps_sync` stays what it is."""
+    return text if "_" in text.partition(" ")[0] else text[:1].upper() + text[1:]

@@ -223,11 +223,12 @@ def plot_against_servers(case: Case) -> Figure | None:
     One row of axes per number of workers; synchronous and asynchronous strategies have axes of
     their own, since they do not compute the same.
     """
-    marks, several = _marks(case), varied_servers(case)
-    servers = coloured(marks[marks["num_ps"] > 0].assign(label=marks["variant"]))
-    strategies = servers["strategy"].unique()
+    several = varied_servers(case)
     if not several:
         return None
+    marks = _marks(case)
+    servers = coloured(marks[marks["num_ps"] > 0].assign(label=marks["variant"]))
+    strategies = servers["strategy"].unique()
     cells = [(int(workers), strategy) for workers in several for strategy in strategies]
     labels, height = list(dict.fromkeys(servers["label"])), _AXES_HEIGHT * len(several) + 0.9
     with style():

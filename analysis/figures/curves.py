@@ -77,7 +77,7 @@ def coloured(marks: pd.DataFrame) -> pd.DataFrame:
 def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     """Draw curves side by side around each tick, so that no interval hides another.
 
-    Their marks are `coloured`.  Two ticks are not joined by lines.
+    Two ticks are not joined by lines.
 
     Args:
         top: largest value of the vertical axis, which begins at 0; intervals beyond it end in an
@@ -100,10 +100,15 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     _note_signs(axes, curves)
 
 
+def _colour_of(marks: pd.DataFrame, index: int) -> str:
+    """That of marks which are `coloured`; of others by their place."""
+    return str(marks["colour"].iloc[0]) if "colour" in marks else COLOURS[index % len(COLOURS)]
+
+
 def _draw_curve(
     axes: Axes, named: tuple[str, str], marks: pd.DataFrame, index: int, top: float
 ) -> None:
-    colour, marker = marks["colour"].iloc[0], MARKERS[index % len(MARKERS)]
+    colour, marker = _colour_of(marks, index), MARKERS[index % len(MARKERS)]
     marks = marks.sort_values("x")
     axes.plot(
         marks["x"],
@@ -159,7 +164,7 @@ def label_ends(axes: Axes, curves: Curves) -> None:
             line.set_label("_beside")
     heights = _apart(list(ends.values()), _LABEL_GAP * (top - bottom))
     for (label, end), height in zip(ends.items(), heights, strict=True):
-        colour = curves[label]["colour"].iloc[0]
+        colour = _colour_of(curves[label], list(curves).index(label))
         right = axes.get_yaxis_transform()
         axes.plot([1.0, 1.03], [end, height], color=colour, lw=0.8, transform=right, clip_on=False)
         axes.text(1.04, height, label, transform=right, va="center", fontsize=8)

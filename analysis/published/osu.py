@@ -33,6 +33,7 @@ from analysis.published.study import (
     over_base,
     plot_panels,
 )
+from analysis.stats.findings import highest
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import number, ratio, with_interval
@@ -119,7 +120,7 @@ def _host_table(points: Sequence[Point]) -> pd.DataFrame:
 
 
 def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
-    """Of each model, the best number of processes with the batch that most were measured with."""
+    """Of each model, the highest mean with the batch that most were measured with."""
     names = dict.fromkeys(model_name(point.experiment) for point in points)
     best = []
     for name in names:
@@ -127,9 +128,10 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
         batches = pd.Series([point.experiment.global_batch for point in own])
         alike = [p for p in own if p.experiment.global_batch == batches.mode().iloc[0]]
         if len({point.num_workers for point in alike}) > 1:
-            best.append(f"{name} {_processes(max(alike, key=mean_rate))}")
+            best.append(f"{name} {_processes(highest(alike))}")
     if best:
-        yield f"Processes x threads of a host with the highest rate: {', '.join(best)}."
+        told = "Highest mean rate of a host, which is no decision, with processes x threads"
+        yield f"{told}: {', '.join(best)}."
 
 
 def _trained(experiment: Experiment) -> tuple[object, ...]:
@@ -187,10 +189,9 @@ def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
         return
     most = rows[(rows["hosts"] == rows["hosts"].max()) & (rows["scaling"] == Scaling.WEAK)]
     told = [
-        f"{model} {with_interval(ratio, *map(float, best[['speed_up', 'low', 'high']]))} "
-        f"({best['strategy']})"
-        for model, own in most.groupby("model")
-        for best in [own.loc[own["speed_up"].idxmax()]]
+        f"{row['model']} {with_interval(ratio, row['speed_up'], row['low'], row['high'])} "
+        f"({row['strategy']})"
+        for row in most.sort_values(["model", "strategy"]).to_dict("records")
     ]
     if told:
         yield f"Weak scaling on {rows['hosts'].max()} hosts, speed-up over one: {', '.join(told)}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ from analysis.published.study import (
     plot_panels,
 )
 from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
-from analysis.stats.statistics import estimate
+from analysis.stats.statistics import compare, estimate
 from analysis.wording import number, ratio, with_interval
 
 #: Images of an epoch of TinyImageNet-200.
@@ -106,21 +106,28 @@ def _factors(point: Point) -> dict[str, object]:
 
 
 def _sentences(launches: pd.DataFrame) -> list[str]:
-    """What more hosts bring with either loop, over the batches of which both ends are measured."""
+    """What more hosts bring with either loop, of the batches of which both ends are measured."""
     told = []
     few, most = int(launches["hosts"].min()), int(launches["hosts"].max())
     for (model, loop), own in launches.groupby(["model", "loop"]):
-        means = own.groupby(["batch", "hosts"])["seconds"].apply(lambda s: estimate(s).mean)
-        by_hosts = means.unstack("hosts").reindex(columns=[few, most])
-        gains = (by_hosts[few] / by_hosts[most]).dropna()
+        gains = [
+            f"{with_interval(ratio, *compare(ends[few], ends[most]).ends)} with a batch of {batch}"
+            for batch, alike in own.groupby("batch")
+            for ends in [_by_hosts(alike)]
+            if {few, most} <= ends.keys()
+        ]
         said = f"no batch was measured on {_hosts_text(few)} and on {_hosts_text(most)}"
-        if len(gains):
-            said = (
-                f"{_hosts_text(most)} take an epoch {ratio(gains.min())} to {ratio(gains.max())} "
-                f"times as fast as {_hosts_text(few)}, by the batch"
-            )
+        if gains:
+            so_fast = f"times as fast as on {_hosts_text(few)}"
+            said = f"an epoch on {_hosts_text(most)} is so many {so_fast}: {', '.join(gains)}"
         told.append(f"{model}, {loop}: {said}.")
     return told
+
+
+def _by_hosts(alike: pd.DataFrame) -> dict[Hashable, pd.Series]:
+    """Seconds of an epoch by turn, for each number of hosts."""
+    by_turn = alike.set_index("turn")
+    return {hosts: own["seconds"] for hosts, own in by_turn.groupby("hosts")}
 
 
 def _times(launches: pd.DataFrame) -> pd.DataFrame:

@@ -39,7 +39,7 @@ from analysis.published.study import (
     over_base,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import number, ratio
+from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -132,13 +132,14 @@ def _changed(pipeline: Pipeline) -> list[str]:
 
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:
-    """Of each model on its device, the best and the worst way to read."""
+    """Of each model on its device, the ways to read with the highest and the lowest mean."""
     for of, own in rows.groupby("of", sort=False):
-        best, worst = (own.loc[own["relative"].agg(pick)] for pick in ("idxmax", "idxmin"))
-        yield (
-            f"{of}: {ratio(best['relative'])} of the rate with synthetic images from "
-            f"{best['input']}, {ratio(worst['relative'])} from {worst['input']}."
+        ends = (own.loc[own["relative"].agg(pick)] for pick in ("idxmax", "idxmin"))
+        told = dict.fromkeys(
+            f"{with_interval(ratio, end['relative'], end['low'], end['high'])} from {end['input']}"
+            for end in ends
         )
+        yield f"{of}: means of {' to '.join(told)}, of the rate with synthetic images."
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:

@@ -194,12 +194,10 @@ def _exchange_advice(point: Point) -> str:
         return "Links were not measured, so whether they are the limit is not known."
     if busy.empty:
         return "All tasks share one host, so this is processor time: use fewer and larger messages."
+    share = f"The busiest link carries bytes for {busy.mean():.0%} of the step"
     if busy.mean() < 0.5:
-        return (
-            "Links are idle for most of the step, so bytes are not the limit: try larger messages "
-            "and more of them under way (make tuning-sweep)."
-        )
-    return "Links are busy for most of the step: send fewer bytes (--gradients bfloat16)."
+        return f"{share}: try larger messages and more of them under way (make tuning-sweep)."
+    return f"{share}: send fewer bytes (--gradients bfloat16)."
 
 
 _ADVICE: Mapping[Cause, Callable[[Point], str]] = {

@@ -43,6 +43,12 @@ def is_fastest(table: Comparisons, best: Point, points: Sequence[Point]) -> bool
     return len(_beaten_by(table, best, points)) == len(points) - 1
 
 
+def undecided_with(table: Comparisons, best: Point, points: Sequence[Point]) -> list[Point]:
+    """Settings of which it is not decided whether they are slower than the best, or equal."""
+    rows = {point: table.between(best, point) for point in points if point is not best}
+    return [point for point, row in rows.items() if row is None or row.outcome not in DECIDED]
+
+
 def finding(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
     """The leader and what it is most surely faster than; None where nothing is decided."""
     best = leader(table, points)

@@ -112,26 +112,6 @@ def _is_free(point: Point) -> bool:
     return not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
 
 
-def bounds_passed(case: Case) -> list[str]:
-    """Upper bounds that some mean is above: what workers do that exchange nothing, or alone."""
-    table = point_table(case)
-    rates = list(zip(case.points, table["rate"], strict=True))
-    free = {
-        point.num_workers: rate
-        for point, rate in rates
-        if not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
-    }
-    efficiency = table[[f"efficiency_{base}" for base in BASES]].to_numpy()
-    passed = {
-        "that of no_communication with as many workers": any(
-            point.setting.traits.communicates() and rate > free.get(point.num_workers, math.inf)
-            for point, rate in rates
-        ),
-        "an efficiency of 1": bool((efficiency > 1).any()),
-    }
-    return [bound for bound, is_passed in passed.items() if is_passed]
-
-
 def launch_ratios(rates: pd.Series, base: pd.Series) -> pd.Series:
     """Each launch over the base's launch of the same turn, for drawing single points.
 

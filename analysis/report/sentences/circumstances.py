@@ -6,7 +6,7 @@ attempts that did not end well.  Whether a difference was shown is said in `verd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -55,7 +55,6 @@ _EMULATED_COMPUTE = (
 _WAITS = (
     "TCP waits some 200 ms for a packet that was lost, so rates are about buffers of switches, too."
 )
-_NO_LOSS = "No loss of packets is known that would explain it."
 
 
 def circumstances(case: Case) -> list[str]:
@@ -135,28 +134,28 @@ def _processor_lines(launches: pd.DataFrame) -> list[str]:
 
 
 def loss_lines(case: Case) -> list[str]:
-    """How many runs lost packets, what that cost, and where it cost most."""
+    """How many runs lost packets, and how many stalled, each with where it was worst."""
     lost, stalled = lost_shares(case.launches), stalled_shares(case.launches)
-    told = []
+    lines = []
     if lost.any():
-        told.append(
+        lines.append(
             f"{(lost > 0.0).sum()} lost more than 1 in {1 / LOST_LIMIT:,.0f} of their hosts' TCP "
-            f"segments (up to {lost.max():.2%})"
+            f"segments (up to {lost.max():.2%}), most at {_worst(case, lost_shares)}. {_WAITS}"
         )
     if stalled.any():
-        told.append(
-            f"{(stalled > 0.0).sum()} stalled for more than {STALLED_LIMIT:.0%} of their time "
-            f"(up to {stalled.max():.0%})"
+        both = ((lost > 0.0) & (stalled > 0.0)).sum()
+        lines.append(
+            f"{(stalled > 0.0).sum()} stalled for more than {STALLED_LIMIT:.0%} of their time (up "
+            f"to {stalled.max():.0%}), most at {_worst(case, stalled_shares)}; {both} of these "
+            "are among those that lost packets."
         )
-    if not told:
-        return []
-    cost = stalled_shares if stalled.any() else lost_shares
+    return [f"Of {count_text(len(lost), 'run')}, {line}" for line in lines]
+
+
+def _worst(case: Case, cost: Callable[[pd.DataFrame], pd.Series]) -> str:
     measured = [point for point in case.points if len(point.launches)]
     worst = max(measured, key=lambda point: float(cost(point.launches).max()))
-    return [
-        f"Of {count_text(len(lost), 'run')}, {' and '.join(told)}, most at {worst.setting.label}, "
-        f"{workers_text(worst.num_workers)}. {_WAITS if lost.any() else _NO_LOSS}"
-    ]
+    return f"{worst.setting.label}, {workers_text(worst.num_workers)}"
 
 
 def share_lines(case: Case) -> list[str]:

@@ -19,7 +19,14 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.findings import finding, highest, is_fastest, leader, leading
+from analysis.stats.findings import (
+    finding,
+    highest,
+    is_fastest,
+    leader,
+    leading,
+    undecided_with,
+)
 from analysis.stats.pairs.rivals import costs_alike, default_of
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
@@ -186,7 +193,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
     if row is None:
         return (
             f"Which of {among} is fastest is not known: nothing is decided. "
-            f"{best.setting.label}{default} made {measured}."
+            f"{capital(best.setting.label)}{default} made {measured}."
         )
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
@@ -196,10 +203,15 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
         opening = f"{best.setting.label}{default} {leads} {among}, {measured}"
     else:
         opening = (
-            f"Which of {among} is fastest is not decided. {best.setting.label}{default} made "
-            f"{measured}"
+            f"Which of {among} is fastest is not decided. "
+            f"{capital(best.setting.label)}{default} made {measured}"
         )
-    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending, metric)])
+    left = undecided_with(table, best, contending) if finding(table, contending) else []
+    if left:
+        told += f"; whether it is faster than {len(left)} others is not decided"
+    return " ".join(
+        [f"{capital(opening)}: {told}.", *_higher_lines(case, best, contending, metric)]
+    )
 
 
 def _measured_text(case: Case, point: Point, metric: Metric) -> str:
@@ -250,7 +262,7 @@ def finding_sentence(row: Comparison) -> str:
     if row.outcome is not Outcome.FASTER:
         told = f"{factor_text(decision)}, {outcome_text(decision)}"
         return f"{capital(where)} {first} over {second}: {told}."
-    return (
+    return capital(
         f"{first} is {factor_text(decision)} faster than {second} {where}, "
         f"{launches_text(decision)}."
     )

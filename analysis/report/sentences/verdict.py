@@ -224,7 +224,8 @@ def _share_lines(main: Comparison) -> list[str]:
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
     several = {point.common("num_hosts") for point in main.points} != {1}
     return [
-        f"Per worker core: {', '.join(cores)}.",
+        # Cores that several workers share belong to none of them.
+        *([] if main.case.shares_cores else [f"Per worker core: {', '.join(cores)}."]),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
         *([f"Per host paid for: {', '.join(hosts)}."] if several else []),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -218,7 +219,8 @@ def _checkout_line(commit: str) -> str:
 def _of_environment(command: str) -> str:
     """With the Python that `make setup` makes."""
     program, _, rest = command.partition(" ")
-    return f".venv/bin/python {rest}" if program.startswith("python") else command
+    is_python = Path(program).name.startswith("python")
+    return f".venv/bin/python {rest}" if is_python else command
 
 
 def provenance_items(block: Block) -> Items:

@@ -184,7 +184,10 @@ def test_times_of_an_epoch_and_models_of_them_are_shown() -> None:
     assert [*fits.rows["model"]] == ["linear", "quadratic", "quadratic, of the logarithm"]
     assert {*variances[0].rows["term"]} >= {"model", "loop x hosts", "residuals"}
     assert "batch\N{SUPERSCRIPT TWO}" in {*variances[1].rows["term"]}
-    assert "ResNet50, ctl: 3 hosts take an epoch 3.00 to 3.00 times as fast" in shown.sentences[2]
+    assert (
+        "ResNet50, ctl: an epoch on 3 hosts is so many times as fast as on 1 host: 3.00 ["
+        in (shown.sentences[2])
+    )
     assert [figure.name for figure in shown.figures] == ["time-of-an-epoch", "residuals"]
 
 
@@ -201,7 +204,8 @@ def test_missing_cells_are_left_out_of_what_more_hosts_bring() -> None:
         ]
         return PCAD.show(cases).sentences
 
-    assert "ResNet50, sync: 3 hosts take an epoch 0.58 to 0.58 times" in sentences([32])[3]
+    assert "ResNet50, sync: an epoch on 3 hosts is so many" in sentences([32])[3]
+    assert "with a batch of 32" not in sentences([32])[3]
     assert sentences([32, 64, 100])[3] == (
         "ResNet50, sync: no batch was measured on 1 host and on 3 hosts."
     )
@@ -261,8 +265,8 @@ def test_every_way_to_read_is_held_against_synthetic_images() -> None:
     }
     assert {*table.rows["model, device"]} == {"ResNet50, V100"}
     assert shown.sentences == [
-        "ResNet50, V100: 0.90 of the rate with synthetic images from TFRecord files, 0.50 "
-        "from TFRecord files, badly set."
+        "ResNet50, V100: means of 0.90 [0.90, 0.90] from TFRecord files to 0.50 [0.50, 0.50] from "
+        "TFRecord files, badly set, of the rate with synthetic images."
     ]
     assert len(shown.figures) == 1
 

@@ -228,13 +228,14 @@ def test_stalled_time_is_told_with_and_without_a_known_loss() -> None:
     stalled = {"mean_step_s": 0.1, "stalled_s": 0.031}
     (alone,) = loss_lines(case_with(**stalled))
     assert "3 stalled for more than 3% of their time (up to 31%), most at all-reduce" in alone
-    assert "No loss of packets is known that would explain it" in alone
+    assert alone.endswith("; 0 of these are among those that lost packets.")
     both = case_with(**stalled, segments_sent=1000, port_drops=50)
-    (line,), told = loss_lines(both), verdict(both)
-    assert "and 3 stalled" in line
+    (lost, line), told = loss_lines(both), verdict(both)
+    assert "3 lost more than" in lost
+    assert line.endswith("; 3 of these are among those that lost packets.")
     assert line in told.warnings
     report = CaseReport(case=both, verdict=told, figures=(), traces={})
-    assert verdict_text(report, alone=True).endswith(f"\n{line}")
+    assert verdict_text(report, alone=True).endswith(f"\n{lost}\n{line}")
 
 
 def test_launches_with_two_humps_are_named() -> None:
