@@ -208,7 +208,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
         )
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
-        told += f"; whether it is faster than {len(left)} others is not decided"
+        told += f"; whether it is faster than {count_text(len(left), 'other')} is not decided"
     return " ".join(
         [f"{capital(opening)}: {told}.", *_higher_lines(case, best, contending, metric)]
     )

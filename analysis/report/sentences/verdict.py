@@ -159,7 +159,7 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
     several = row.second.best
     return (
         f"A single worker is {factor_text(row.decision)} faster than {several.num_workers} of "
-        f"{several.setting.label}: more do not pay here."
+        f"{several.setting.called}: more do not pay here."
     )
 
 

@@ -132,24 +132,24 @@ BUCKETS = [reduced(bytes_per_pack=None, wire=Wire(in_flight=count)) for count in
             id="all of them unbucketed",
         ),
         pytest.param(
-            "allreduce",
+            "all-reduce",
             [reduced(), reduced(bytes_per_pack=4_000_000)],
             [", 4 MB packs", ", one pack"],
             id="packs",
         ),
         pytest.param(
-            "allreduce",
+            "all-reduce",
             [*PACKS, BUCKETS[1]],
             [", buckets", ", 0.5 MB packs", ", one pack"],
             id="packs and buckets",
         ),
         pytest.param(
-            "allreduce",
+            "all-reduce",
             [PACKS[0], *BUCKETS],
             [", defaults", ", one pack", ", 2 in flight"],
             id="packs and several buckets",
         ),
-        pytest.param("allreduce", BUCKETS[:1], [""], id="nothing to tell apart"),
+        pytest.param("all-reduce", BUCKETS[:1], [""], id="nothing to tell apart"),
         pytest.param(
             "ps_async, round_robin, ",
             [dealt(None, 1), dealt(4, 1), dealt(4, 4)],

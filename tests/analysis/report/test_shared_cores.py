@@ -68,9 +68,9 @@ def test_efficiency_is_the_share_that_is_kept_of_the_rate_without_communication(
     case = case_of(records())
     found = column(case, "efficiency_single")
     assert found["single", 1] == found["no_communication", 4] == 1
-    assert found["all-reduce", 4] == pytest.approx(0.6)
-    assert found["all-reduce", 1] == pytest.approx(3.5 / 4)
-    assert column(case, "speedup_single")["all-reduce", 4] == pytest.approx(4 * 0.6)
+    assert found["allreduce", 4] == pytest.approx(0.6)
+    assert found["allreduce", 1] == pytest.approx(3.5 / 4)
+    assert column(case, "speedup_single")["allreduce", 4] == pytest.approx(4 * 0.6)
     # Its own processors may have been the limit; those of the base are meant to be busy.
     assert column(case, "marks_single")["ps_async", 4] == "*"
     marks = marks_of(case, "efficiency_single").set_index("setting")
@@ -95,5 +95,5 @@ def test_nobody_is_told_that_a_single_worker_is_faster(tmp_path: Path) -> None:
 
 def test_workers_with_accelerators_of_their_own_are_held_against_a_single_one() -> None:
     case = case_of(records(Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))))
-    assert column(case, "efficiency_single")["all-reduce", 4] == pytest.approx(3 / 16)
+    assert column(case, "efficiency_single")["allreduce", 4] == pytest.approx(3 / 16)
     assert "A single worker is" in verdict(case).network

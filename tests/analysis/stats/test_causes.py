@@ -257,15 +257,15 @@ def case_of_pair() -> Case:
 def test_a_sentence_says_how_much_and_what_to_change() -> None:
     case = case_of_pair()
     told = {(e.faster.setting.strategy, e.slower.setting.strategy): e for e in explanations(case)}
-    said = explanation_sentence(case, told["all-reduce", "ps_sync"])
-    assert said.startswith("Allreduce is 2.00x [")
+    said = explanation_sentence(case, told["allreduce", "ps_sync"])
+    assert said.startswith("All-reduce is 2.00x [")
     assert "] the hottest server" in said
     assert said.endswith(
         "With 2 servers, ps:0 holds 75% of the bytes under round_robin. largest_first would give "
         "each 50%."
     )
     assert "the largest part is the hottest server, " in main_reason(case)
-    unseen = explanation_sentence(case, told["stock_allreduce", "all-reduce"])
+    unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
     assert "Nobody sees into the steps of stock_allreduce. make ladder" in unseen
     rows = explanation_table(case)
     assert len(rows) == len(told)
@@ -281,6 +281,15 @@ def test_links_that_were_not_measured_are_no_processor_time(hosts: int, told: st
     (explained, *_) = explanations(case)
     for point in (explained.faster, explained.slower):
         point.launches[["network_s", "num_hosts"]] = [float("nan"), hosts]
+    assert advice_text(explained, Cause.EXCHANGE).startswith(told)
+
+
+@pytest.mark.parametrize(("share", "advice"), [(0.4, "try larger messages"), (0.6, "send fewer")])
+def test_what_the_busiest_link_does_is_told_of_no_other_link(share: float, advice: str) -> None:
+    (explained, *_) = explanations(case_of_pair())
+    launches = explained.slower.launches
+    launches["network_s"] = launches["mean_step_s"] * share
+    told = f"The busiest link carries bytes for {share:.0%} of the step: {advice}"
     assert advice_text(explained, Cause.EXCHANGE).startswith(told)
 
 
