@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -31,14 +32,24 @@ from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.race import plot_race
+from analysis.figures.rows import draw_rows
 from analysis.figures.save import KINDS, save_figures
-from analysis.figures.style import cut_labels, new_figure, render_figure, style
+from analysis.figures.style import (
+    INK,
+    SIDE_COLOURS,
+    cut_labels,
+    new_figure,
+    render_figure,
+    style,
+)
 from analysis.figures.where_time_goes import plot_breakdown
 from analysis.report.pages.case_pages import unclaimed_lines
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC, SideKind
 from ps_allreduce.point.strategies import (
     AllReduce,
+    AnyStrategy,
     AsynchronousServers,
     NoCommunication,
     Single,
@@ -168,6 +179,35 @@ def test_labels_beside_lines_keep_apart() -> None:
     assert heights["b"] - heights["a"] == pytest.approx(5.5)
     assert heights["b"] + heights["a"] == pytest.approx(100.5)
     assert heights["c"] == 90.0
+
+
+def side_colours(figure: Figure | None) -> set[str]:
+    """Of sides, those that means are drawn in."""
+    lines = [line for axes in drawn(figure).axes for line in axes.get_lines()]
+    found = {to_hex(line.get_color()) for line in lines if len(np.asarray(line.get_xdata()))}
+    return found & {SIDE_COLOURS[side.name] for side in (ALLREDUCE, PS_SYNC, PS_ASYNC)}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "side"),
+    [(AllReduce, ALLREDUCE), (SynchronousServers, PS_SYNC), (AsynchronousServers, PS_ASYNC)],
+)
+def test_a_side_has_one_colour_in_all_figures(strategy: type[AnyStrategy], side: SideKind) -> None:
+    points = [make_experiment(strategy, n) for n in (1, 2, 4)]
+    few, many = (case_of(*(runs(own, RATES) for own in some)) for some in (points[:2], points))
+    figures = [plot_throughput(few), plot_throughput(many)]
+    assert [side_colours(each) for each in figures] == [{SIDE_COLOURS[side.name]}] * 2
+
+
+def test_a_star_stands_beside_the_mean_where_the_bound_does_not() -> None:
+    figure, (axes,) = new_figure(1, 1, 2.0)
+    values = {"mean": 1.0, "low": 0.9, "high": 1.1, "bound": 1.02, "y": 0.0, "ok": 3, "planned": 3}
+    marks = pd.DataFrame([{**values, "failed": 0, "starred": True, "launches": (1.0,)}])
+    draw_rows(axes, marks, (INK, "o"), (0.0, 2.0))
+    (star,) = [line for line in axes.get_lines() if line.get_marker() == (6, 2, 0)]
+    places = [star.get_transform().transform((1.0, 0.0)), axes.transData.transform((1.0, 0.0))]
+    assert places[0][0] < places[1][0]
+    assert render_figure(figure, "svg")
 
 
 def stars(figure: Figure | None) -> int:

@@ -131,7 +131,24 @@ def test_what_others_use_of_the_processors_is_not_held_against_links(
     disturbed = make_host("n9", foreign_load=foreign, stolen_load=0.05)
     launcher.script = [ok_run(), ok_run(machine_busy=0.98, hosts=(disturbed,))]
     assert run("allreduce-sweep", *EMULATED, "--bandwidth", "1gbit") == 0
-    assert ("kept processors 73% busy" in capsys.readouterr().err) is told
+    said = capsys.readouterr().err
+    assert ("kept processors 73% busy" in said) is told
+    assert ("Other programs used 25% of the processors besides." in said) is told
+
+
+@pytest.mark.parametrize("share", [0.04, 0.4])
+def test_a_busy_machine_is_told_before_anything_is_launched(
+    share: float,
+    launcher: FakeLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(surroundings, "used_by_others", lambda: share)
+    launcher.num_hosts = 2
+    assert run("allreduce-sweep", *EMULATED, "--bandwidth", "unlimited") == 0
+    first = capsys.readouterr().err.splitlines()[0]
+    told = "Other programs use 40% of this machine's processors now."
+    assert first.startswith(told) is (share > 0.05)
 
 
 def test_unlimited_links_are_left_alone_and_a_dry_run_looks_at_none(launcher: FakeLauncher) -> None:
