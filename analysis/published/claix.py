@@ -101,7 +101,7 @@ def _row(case: Case, point: Point, base: Point) -> dict[str, object]:
     return {
         "case": case.name,
         "scaling": str(point.experiment.workload.scaling),
-        "strategy": point.setting.strategy,
+        "strategy": point.setting.called,
         "label": point.setting.label,
         "evaluation": str(evaluation.mode),
         "workers": point.num_workers,

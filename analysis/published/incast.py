@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
+from analysis.data.setting import called
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
@@ -104,7 +105,7 @@ def _alike(experiment: Experiment) -> tuple[str, str, int]:
 
 def _senders(experiment: Experiment) -> str:
     """What is sent: the strategy with what it was asked for."""
-    return ", ".join([str(experiment.strategy), *experiment.strategy.title_parts()])
+    return ", ".join([called(experiment.strategy.kind), *experiment.strategy.title_parts()])
 
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:

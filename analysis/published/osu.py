@@ -144,7 +144,7 @@ def _row(point: Point, base: Point) -> dict[str, object]:
     return {
         "model": model_name(point.experiment),
         "scaling": str(point.experiment.workload.scaling),
-        "strategy": point.setting.strategy,
+        "strategy": point.setting.called,
         "hosts": hosts_of(point.experiment),
         "rate": mean_rate(point),
         **over_base("speed_up", point.rates, base.rates),

@@ -147,8 +147,8 @@ def test_every_port_stands_beside_the_deepest_with_the_same_senders_and_control(
         for _, row in table.rows.iterrows()
     }
     assert kept == {
-        ("allreduce", "32 KiB"): "0.90",
-        ("allreduce", "4.1943 MB"): "1.00",
+        ("all-reduce", "32 KiB"): "0.90",
+        ("all-reduce", "4.1943 MB"): "1.00",
         ("ps_sync", "32 KiB"): "0.50",
         ("ps_sync", "4.1943 MB"): "1.00",
     }
