@@ -14,8 +14,7 @@
 #:                          RESULTS: HOSTS=16; launches nothing
 #:   make check-predictions how far those files were off, by the launches that were made after them
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
-#:   make bench             what the suite itself costs; with LAUNCHER=emulated also how close
-#:                          every strategy comes to what the links allow
+#:   make bench             what the suite itself costs
 #:   make doctor            finds what is wrong with the hosts before it costs node hours; with
 #:                          MODEL= also whether each of them can build the model
 #:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
@@ -175,7 +174,6 @@ export: environment
 
 bench: environment
 	$(RUN) experiments bench --launcher "$${LAUNCHER:-local}" --results "$$RESULTS" $$ARGS
-	$(RUN) analysis bench-load -- "$$RESULTS/bench"
 
 # Launchers know hosts; experiments know models as well.
 doctor: environment

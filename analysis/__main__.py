@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import io
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -41,8 +40,8 @@ from analysis.report.screen import show, show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import SCREEN_WIDTH
 from analysis.stats.pairs.two_results import shared_cases
+from analysis.suite.bench import summarise_bench
 from analysis.suite.envelope import check_envelope, render_envelope
-from analysis.suite.loading import time_loading
 from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError
@@ -138,9 +137,6 @@ def _only_sweep(folder: Path) -> Path:
 @_FOLDER
 def bench(folder: Path) -> None:
     """Write bench/bench.json from the sweeps of a bench below FOLDER/bench, and show it."""
-    # It simulates, with modules that a report would only wait for.
-    from analysis.suite.bench import summarise_bench
-
     echo("\n".join(summarise_bench(folder)))
 
 
@@ -149,15 +145,6 @@ def bench(folder: Path) -> None:
 def emulation_check(folder: Path) -> None:
     """Say up to which rate emulated hosts agree with themselves, from FOLDER/emulation-check."""
     echo("\n".join(render_envelope(check_envelope(folder))))
-
-
-@cli.command("bench-load")
-@_FOLDER
-@click.option("--records", default=10_000, show_default=True, help="How many copies are read.")
-def bench_load(folder: Path, records: int) -> None:
-    """Time the reading of copies of a record in FOLDER; they are removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="bench-load-") as copies:
-        echo(time_loading(folder, Path(copies), records))
 
 
 cli.add_command(predict_command)

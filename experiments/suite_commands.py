@@ -50,17 +50,6 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
     sys.exit(check_emulation(launcher, repetitions))
 
 
-@click.command("self-comparisons", cls=BriefCommand)
-@LAUNCHER
-@click.option("--comparisons", type=int, default=2, show_default=True, help="Of each setting.")
-@click.option("--launches", type=int, default=5, show_default=True, help="On either side.")
-def self_comparisons(launcher: LauncherSettings, comparisons: int, launches: int) -> None:
-    """Compare settings with themselves; make bench tells how often they are told apart."""
-    from experiments.suite.self_comparison import run_self_comparisons
-
-    sys.exit(run_self_comparisons(launcher, comparisons, launches))
-
-
 @click.command("planted-causes", cls=BriefCommand)
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what is planted where.")
 @click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
@@ -88,7 +77,7 @@ def accept_cluster(launcher: LauncherSettings) -> None:
     Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
     After an interruption, the same command makes the runs that are missing.
     """
-    from experiments.suite.acceptance import accept_cluster as checklist
+    from experiments.suite import accept_cluster as checklist
 
     sys.exit(checklist.accept_cluster(launcher))
 
@@ -97,7 +86,7 @@ def accept_cluster(launcher: LauncherSettings) -> None:
 @LAUNCHER
 def accept_gpu(launcher: LauncherSettings) -> None:
     """Go through the checklist for a first use on GPUs."""
-    from experiments.suite.acceptance.accept_gpu import accept_gpu as go_through
+    from experiments.suite.accept_gpu import accept_gpu as go_through
 
     sys.exit(go_through(launcher))
 
@@ -121,7 +110,7 @@ def gate(
     worker, are compared with a single worker's that takes the same batches.  Exit status: 0 all
     agree, 1 some do not, 2 a mistake in the request.
     """
-    from experiments.suite.weights.gate import GateRequest, run_gate
+    from experiments.suite.gate import GateRequest, run_gate
 
     request = GateRequest(
         num_workers=num_workers,
@@ -136,7 +125,6 @@ def gate(
 SUITE_COMMANDS = (
     bench,
     emulation_check,
-    self_comparisons,
     planted_causes,
     accept_cluster,
     accept_gpu,

@@ -61,13 +61,6 @@ def two_cores() -> None:
         skip_or_fail(f"needs 2 cores, this machine offers {available}")
 
 
-@pytest.fixture
-def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a bench simulates for minutes is done in a moment."""
-    for name, value in (("SWEEPS", 3), ("SWEEPS_OF_A_SPREAD", 1)):
-        monkeypatch.setattr(f"analysis.suite.rule.self_test.{name}", value)
-
-
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the input of all real runs."""

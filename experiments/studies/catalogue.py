@@ -22,6 +22,7 @@ from experiments.studies import (
     ps_sweep,
     timeline,
     tuning_sweep,
+    wire,
 )
 from experiments.studies.literature import claix, network, osu, p2, pcad, piz_daint, storage
 from experiments.studies.study import Study
@@ -38,6 +39,7 @@ STUDIES: Mapping[str, Study] = {
     "incast": incast.STUDY,
     "calibrate": calibrate.STUDY,
     "foresight": foresight.STUDY,
+    "wire": wire.STUDY,
     "piz-daint": piz_daint.STUDY,
     "p2": p2.STUDY,
     "pcad": pcad.STUDY,

@@ -10,37 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from analysis.suite.bench import (
-    OVERHEAD,
-    PLANTED_SWEEP,
-    RECORDING,
-    STANDARD_SWEEP,
-    WARMUP,
-    WIRE,
-    summarise_bench,
-)
-from analysis.suite.rule.self_test import PLANTED
+from analysis.suite.bench import OVERHEAD, RECORDING, STANDARD_SWEEP, summarise_bench
 from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import SERVER_STRATEGIES, Scope
 from experiments.studies.study import Study
-from experiments.suite import wire_points
 from experiments.sweep.folder import check_writable
-from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
+from experiments.sweep.sweep import PROFILES, STANDARD, Profile
 from launchers.settings import LauncherSettings
-from launchers.sites.kinds import network_of, site_kind
+from launchers.sites.kinds import site_kind
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import (
-    FixedWarmup,
-    Measurement,
-    RecordingComparison,
-    SteadyWarmup,
-)
+from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
 from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.point.workload import EmulatedCompute
 from ps_allreduce.terminal import echo
 
 BRIEF = Profile(
@@ -49,13 +33,7 @@ BRIEF = Profile(
     repetitions=5,
 )
 
-#: Of a slow-down that is known; `make compare LAUNCHER=local` has time for about as many.
-PLANTED_LAUNCHES = 12
-
 ONE_SERVER = StrategySettings(num_ps=1)
-
-#: Long enough that two cores are idle most of the time.
-SOME_COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
 
 
 def _of_each_kind(scope: Scope) -> list[Experiment]:
@@ -78,39 +56,10 @@ def _four_tasks(scope: Scope) -> list[Experiment]:
     return [scope.point(workload, SynchronousServers, 2, ONE_SERVER)]
 
 
-def _both_warmups(scope: Scope) -> list[Experiment]:
-    """Real computation, whose steps change most at first, and emulated, whose rate varies least."""
-    (workload,) = scope.workloads
-    real = scope.point(workload, Single, 1)
-    emulated = scope.point(
-        replace(workload, emulated=SOME_COMPUTE), SynchronousServers, 2, ONE_SERVER
-    )
-    return [
-        replace(point, measurement=replace(scope.measurement, warmup=warmup))
-        for point in (real, emulated)
-        for warmup in (SteadyWarmup(), FixedWarmup())
-    ]
-
-
-def _planted(scope: Scope) -> list[Experiment]:
-    """An emulated accelerator, the same one slower by a known share, and a rival."""
-    (workload,) = scope.workloads
-    fast = replace(workload, emulated=SOME_COMPUTE)
-    slow = replace(workload, emulated=replace(SOME_COMPUTE, factors=(1.0 + PLANTED,) * 2))
-    return [
-        scope.point(fast, AllReduce, 2),
-        scope.point(slow, AllReduce, 2),
-        scope.point(fast, SynchronousServers, 2, ONE_SERVER),
-    ]
-
-
 STUDIES: Mapping[str, Study] = {
     RECORDING: Study(about="The same training with and without recording.", points=_recording),
     OVERHEAD: Study(about="Four tasks, a few steps, launched often.", points=_four_tasks),
-    WIRE: wire_points.STUDY,
     STANDARD_SWEEP: Study(about="A sweep of the profile standard.", points=_of_each_kind),
-    PLANTED_SWEEP: Study(about="A setting, and the same one slowed down.", points=_planted),
-    WARMUP: Study(about="The same points with both kinds of warm-up.", points=_both_warmups),
 }
 
 
@@ -127,25 +76,20 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
 
 
 def _profiles(launcher: LauncherSettings) -> Iterator[tuple[str, Profile]]:
-    """What one host shows holds for the others; only emulated links have a rate."""
+    """What one host shows holds for the others."""
     on_one_host = not site_kind(launcher.launcher).several_hosts
     if on_one_host:
         yield RECORDING, replace(BRIEF, deadline_s=300.0)
     yield OVERHEAD, BRIEF
-    network = network_of(launcher)
-    if network is not None:
-        yield WIRE, wire_points.wire_profile(network)
     if on_one_host:
         yield STANDARD_SWEEP, PROFILES[STANDARD].without_budget(1)
-        yield PLANTED_SWEEP, PROFILES[QUICK].without_budget(PLANTED_LAUNCHES)
-        yield WARMUP, PROFILES[QUICK].without_budget(8)
 
 
 def run_bench(launcher: LauncherSettings) -> int:
     """Make the sweeps that are missing and show what all of them came to; return the exit status.
 
     Raises:
-        UserError: a sweep cannot be made, or `bench.json` cannot be read or written.
+        UserError: a sweep cannot be made, or `bench.json` cannot be written.
     """
     worst, requests = 0, list(bench_sweeps(launcher))
     for request in requests:

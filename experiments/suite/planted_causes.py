@@ -7,7 +7,7 @@ Method: a seed draws what is planted in each launch, on emulated hosts with an e
 Launches without each cause come before and after it in the same turn.  The latest sound launches
 of a side say how long a step is, and so how much of a cause makes it longer by a share.  A launch
 from which others took much of the processors is made again.  What is found is judged in
-`analysis.suite.rule.planted_causes`.
+`analysis.suite.planted_causes`.
 
 Cost: 60 launches with causes take about 220 launches of twelve seconds.
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.suite.json_lines import read_lines, write_lines
-from analysis.suite.rule.planted_causes import (
+from analysis.suite.planted_causes import (
     FILE,
     FOLDER,
     Plant,

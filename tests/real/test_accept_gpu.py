@@ -10,8 +10,8 @@ import pytest
 
 from experiments import surroundings
 from experiments.studies.scope import Scope
-from experiments.suite.acceptance import gpu_points
-from experiments.suite.acceptance.accept_gpu import accept_gpu
+from experiments.suite import gpu_points
+from experiments.suite.accept_gpu import accept_gpu
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single

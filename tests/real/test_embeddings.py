@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.studies.defaults import default_workload
-from experiments.suite.weights.agreement import LIMIT
+from experiments.suite.agreement import LIMIT
 from launchers.protocol import LaunchedRun
 from ps_allreduce.bounds import demands
 from ps_allreduce.exchange.stacking import RowRule

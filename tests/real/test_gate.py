@@ -14,9 +14,9 @@ from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope
-from experiments.suite.weights import gate_arms
-from experiments.suite.weights.agreement import LIMIT
-from experiments.suite.weights.gate import GateRequest, run_gate
+from experiments.suite import gate_arms
+from experiments.suite.agreement import LIMIT
+from experiments.suite.gate import GateRequest, run_gate
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.experiment import Experiment

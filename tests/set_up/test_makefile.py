@@ -172,13 +172,6 @@ def test_hosts_are_told_what_a_set_up_here_is_told(recording_make: RecordingMake
     ]
 
 
-def test_a_bench_also_times_the_reading_of_its_records(recording_make: RecordingMake) -> None:
-    assert recording_make("bench", "RESULTS=a b") == [
-        ["-m", "experiments", "bench", "--launcher", "local", "--results", "a b"],
-        ["-m", "analysis", "bench-load", "--", "a b/bench"],
-    ]
-
-
 @pytest.mark.parametrize("value", HOSTILE)
 def test_values_arrive_as_they_were_written(recording_make: RecordingMake, value: str) -> None:
     names = ["RESULTS", "MODEL", "NUM_PS", "LAUNCHER"]

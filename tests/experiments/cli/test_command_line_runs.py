@@ -78,7 +78,7 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 USUAL = {name for name, study in STUDIES.items() if study.small is None}
 
 
-@pytest.mark.parametrize("name", sorted(USUAL - {"tuning-sweep", "ladder"}))
+@pytest.mark.parametrize("name", sorted(USUAL - {"tuning-sweep", "ladder", "wire"}))
 def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     name: str, launcher: FakeLauncher
 ) -> None:

@@ -51,8 +51,8 @@ def served(points: Sequence[Experiment]) -> list[tuple[int, int, str]]:
     ]
 
 
-#: But those that change emulated links and ports.
-ANYWHERE = sorted(STUDIES.keys() - {"foresight", "incast"})
+#: But those that need emulated links.
+ANYWHERE = sorted(STUDIES.keys() - {"foresight", "incast", "wire"})
 
 
 @pytest.mark.parametrize("name", ANYWHERE)

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.planning.budget import MOST_LAUNCHES
-from analysis.suite.rule.self_test import FEWEST, LAUNCHES, PRECISION
 from experiments import surroundings
-from experiments.suite.bench import PLANTED_LAUNCHES
-from experiments.sweep.sweep import PROFILES
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
@@ -22,13 +18,11 @@ from ps_allreduce.record.records import Phases, RecordingTimes, Status
 from tests.experiments.conftest import Machine, run
 from tests.fakes import FakeLauncher, bad_run, fit, ok_run
 
-pytestmark = pytest.mark.usefixtures("few_simulations")
-
 BENCH = Path("results/bench")
 
 EMULATED = ("--launcher", "emulated", "--hosts", "6", "--bandwidth", "1gbit")
 
-ALL = {"recording": 20, "overhead": 5, "standard": 4, "planted": 3 * PLANTED_LAUNCHES, "warmup": 32}
+ALL = {"recording": 20, "overhead": 5, "standard": 4}
 
 TIMES = RecordingTimes(recorded_s=(1.0, 2.0, 3.0), bare_s=(1.0, 1.0, 1.0), steps_per_stretch=7)
 
@@ -77,21 +71,10 @@ def test_one_host_also_measures_recording_and_a_whole_sweep(
     assert {point.resources.cores_per_worker for point in bench.launched} == {1}
     assert content()["recording_overhead"] == pytest.approx(2.0)
     assert content()["bring_up_s_all"] == {"local": [0.5] * 5}
-    out = capsys.readouterr().out
-    assert "ps_async     2.0000 [2.0000, 2.0000], 5 launches" in out
-    assert "ps_sync      1.0000 [1.0000, 1.0000], 8 and 8 launches" in out
+    assert "ps_async     2.0000 [2.0000, 2.0000], 5 launches" in capsys.readouterr().out
 
 
-def test_emulated_links_are_what_strategies_are_held_against(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("bench", *EMULATED) == 0
-    assert sweeps() == {"overhead": 5, "wire": 86}
-    assert len(content()["wire"]) == 86
-    assert "ps_sync: 0 of 24 rows reach 0.93; 24 came to nothing" in capsys.readouterr().out
-
-
-def test_launchers_share_a_folder_and_their_numbers_stay(bench: Bench) -> None:
+def test_launchers_share_a_folder(bench: Bench) -> None:
     assert run("bench") == run("bench", *EMULATED) == 0
     assert set(content()["bring_up_s"]) == {"local", "emulated"}
     assert content()["recording_overhead"] == pytest.approx(2.0)
@@ -120,27 +103,7 @@ def test_a_run_that_fails_is_told_and_the_rest_counts(
     assert set(content()["recording_overhead_by_strategy"]) == {"single", "ps_async", "ps_sync"}
 
 
-@pytest.mark.parametrize("damaged", ["", "[1]", "{"])
-def test_a_file_that_cannot_be_read_is_left_alone_and_runs_are_recorded(
-    damaged: str, bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
-    BENCH.mkdir(parents=True)
-    (BENCH / "bench.json").write_text(damaged)
-    assert run("bench") == 2
-    assert (BENCH / "bench.json").read_text() == damaged
-    assert sweeps() == ALL
-    told = capsys.readouterr().err
-    assert "bench.json cannot be read" in told
-    assert "Move it away, and the same command writes a new one" in told
-
-
 def test_recording_is_compared_over_stretches_of_a_stated_length() -> None:
     comparison = RecordingComparison()
     assert comparison.steps_per_stretch(0.01) * 0.01 == pytest.approx(comparison.stretch_s)
     assert comparison.steps_per_stretch(1000.0) == 2
-
-
-def test_the_self_test_simulates_the_profile_to_publish() -> None:
-    standard = PROFILES["standard"]
-    assert (standard.repetitions, standard.precision) == (FEWEST, PRECISION)
-    assert LAUNCHES == MOST_LAUNCHES

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.suite.json_lines import read_lines
-from analysis.suite.rule.planted_causes import FILE, FOLDER, PlantedTurn
+from analysis.suite.planted_causes import FILE, FOLDER, PlantedTurn
 from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import SIDES, draws, sound_point
 from ps_allreduce.record.records import Status

@@ -8,7 +8,7 @@ that computes for as long as the links need; then, for contrast, the smallest po
 in one pack, TensorFlow as it ships, and the rungs between both.  On links that processors cannot
 fill, 16 tensors are sent, and servers share a host as well.
 
-Cost: 86 points in half an hour at 1 Gbit/s, 50 on faster links.
+Cost: 86 points in half an hour at 1 Gbit/s with one launch each, 50 on faster links.
 
 It should show where the links are the limit, where something else is, and where plain TensorFlow is
 faster, and which rung causes that.
@@ -17,15 +17,13 @@ faster, and which rung causes that.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from analysis.suite.wire_targets import TARGET_BITS_PER_S
 from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope
 from experiments.studies.study import Study
-from experiments.sweep.sweep import Profile
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -42,6 +40,9 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.base import Altered, StrategySettings
 from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.workload import EmulatedCompute, Workload
+
+#: On faster links processors are the limit.
+SLOW_BITS_PER_S = 1e9
 
 SMALL, LARGE = 25_000_000, 100_000_000
 
@@ -66,9 +67,9 @@ FEWEST_STEPS, MOST_STEPS = 4, 10
 
 def _points(scope: Scope) -> Iterator[Experiment]:
     if scope.network is None:
-        raise UserError("links have a known rate on an emulated network only.")
+        raise UserError("wire needs links of a known rate: use LAUNCHER=emulated.")
     rate = scope.network.bits_per_s
-    slow = rate is not None and rate <= TARGET_BITS_PER_S
+    slow = rate is not None and rate <= SLOW_BITS_PER_S
     if slow:
         yield from _communicating(scope)
         yield from _overlapping(scope)
@@ -178,14 +179,11 @@ def _measurement(step_s: float) -> Measurement:
     )
 
 
-def wire_profile(network: EmulatedNetwork) -> Profile:
-    """One launch, with time enough for the longest steps.
+#: The longest steps at 1 Gbit/s are those of four workers that send 100 MB each to one server and
+#: compute for as long; slower links take longer.
+PROFILES = {
+    QUICK: Profile(name=QUICK, repetitions=1, deadline_s=400.0),
+    STANDARD: Profile(name=STANDARD, repetitions=3, deadline_s=4000.0),
+}
 
-    Those are of the most workers that send to one server and compute for as long.
-    """
-    longest_s = 4 / 3 * 8 * LARGE * max(WORKERS) / _rate(network)
-    deadline_s = 90 + 8 * (FEWEST_STEPS + 4) * longest_s
-    return Profile(name="wire", repetitions=1, deadline_s=math.ceil(deadline_s))
-
-
-STUDY = Study(about=__doc__, points=_points)
+STUDY = Study(about=__doc__, points=_points, profiles=PROFILES, hosts=6, looks_first=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from experiments.suite.acceptance import accept_cluster as checklist
-from experiments.suite.acceptance.accept_cluster import (
+from experiments.suite import accept_cluster as checklist
+from experiments.suite.accept_cluster import (
     AcceptancePart,
     accept_cluster,
     check_settings,

@@ -11,7 +11,7 @@ import pytest
 from analysis.derive.stalls import LEAST_STEPS
 from analysis.stats.explained_parts import Cause
 from analysis.suite.json_lines import read_lines, write_lines
-from analysis.suite.rule.planted_causes import (
+from analysis.suite.planted_causes import (
     FILE,
     Plant,
     PlantedTurn,

@@ -14,9 +14,9 @@ from pathlib import Path
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.studies.scope import Scope
-from experiments.suite.acceptance import gpu_checks, gpu_points
-from experiments.suite.acceptance.gpu_checks import Item, ItemVerdict
-from experiments.suite.weights.gate import launch_again, train
+from experiments.suite import gpu_checks, gpu_points
+from experiments.suite.gate import launch_again, train
+from experiments.suite.gpu_checks import Item, ItemVerdict
 from experiments.sweep.folder import check_writable
 from experiments.sweep.session import Session, open_session
 from launchers.settings import LauncherSettings

@@ -17,12 +17,13 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
+from scipy import stats
 
 from analysis.data.blocks import analysed
 from analysis.data.load import read_sweep
 from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
-from analysis.suite.rule.self_test import Share
+from analysis.stats.statistics import CONFIDENCE
 from analysis.wording import ratio
 
 #: The folder of the results, and the file in it that says what was planted where.
@@ -33,6 +34,29 @@ NEAREST = 6
 
 #: Of a promise, so much more or less may be gained.
 TOLERANCE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How often something happened, with the exact interval of its rate (Clopper, Pearson 1934)."""
+
+    count: int
+    of: int
+
+    @property
+    def rate(self) -> float:
+        """Between 0 and 1."""
+        return self.count / self.of
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """At 95 %."""
+        ends = stats.binomtest(self.count, self.of).proportion_ci(CONFIDENCE, method="exact")
+        return float(ends.low), float(ends.high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.rate:.3f} [{low:.3f}, {high:.3f}]"
 
 
 class Plant(StrEnum):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from experiments import surroundings
-from experiments.suite.acceptance.accept_gpu import SETTINGS
-from experiments.suite.acceptance.gpu_checks import TOLERANCE
-from experiments.suite.acceptance.gpu_points import (
+from experiments.suite.accept_gpu import SETTINGS
+from experiments.suite.gpu_checks import TOLERANCE
+from experiments.suite.gpu_points import (
     BYTES_PER_IMAGE,
     MOST_IMAGES,
     beyond_memory,

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from experiments import surroundings
-from experiments.suite.weights import gate_arms
-from experiments.suite.weights.agreement import LIMIT
-from experiments.suite.weights.gate import notes
-from experiments.suite.weights.gate_arms import arms
+from experiments.suite import gate_arms
+from experiments.suite.agreement import LIMIT
+from experiments.suite.gate import notes
+from experiments.suite.gate_arms import arms
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment

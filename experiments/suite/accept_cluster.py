@@ -18,7 +18,7 @@ from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
-from experiments.suite.weights.gate import GateRequest, run_gate
+from experiments.suite.gate import GateRequest, run_gate
 from experiments.sweep.folder import check_writable
 from experiments.sweep.sweep import PROFILES, QUICK
 from launchers.doctor.command import look_at_hosts

@@ -1,1 +1,0 @@
-"""Whether the rule of decision and the explanation keep their promises, as studies have shown."""

@@ -1,1 +1,0 @@
-"""First checks of what a user has: a cluster of hosts, or GPUs."""

@@ -1,1 +1,0 @@
-"""Whether all strategies end with the same trained weights."""
