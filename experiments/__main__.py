@@ -20,10 +20,8 @@ if __name__ == "__main__":
 import click
 
 from experiments import surroundings
-from experiments.cli.commands import run_one as single
-from experiments.cli.commands.doctor import doctor
-from experiments.cli.commands.placement import placement
-from experiments.cli.commands.sweep_command import run_study
+from experiments.cli import run_one as single
+from experiments.cli.doctor import doctor
 from experiments.cli.options import (
     CORES_PER_WORKER,
     RUN,
@@ -32,13 +30,15 @@ from experiments.cli.options import (
     SWEEP_SETTINGS,
     sweep_options,
 )
+from experiments.cli.placement import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.search import searched_first
 from experiments.cli.settle import settled
+from experiments.cli.sweep_command import run_study
 from experiments.cli.workload_options import WORKLOAD
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout
-from experiments.models.models_table import render_models
+from experiments.models.model_text import render_models
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES, render_studies

@@ -2,7 +2,10 @@
 
 A *case* is what may be compared: one workload under the same conditions.  A *setting* is a way to
 train it: a strategy with its servers and placement, or its collective.  A *point* is a setting at a
-number of workers, with all its attempts.  What a case is called is decided in `case_names`.
+number of workers, with all its attempts.  A *turn* is made of runs that were made one right after
+the other, and only these are pairs: they share what drifts.  A launch that was made again later
+keeps the number of its repetition but not its neighbours.  What a case is called is decided in
+`case_names`.
 """
 
 from __future__ import annotations
@@ -21,12 +24,41 @@ from analysis.data.case_names import case_names, input_names, model_names
 from analysis.data.columns import CONDITIONS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
-from analysis.data.turns import turns_of
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
+
+#: A sweep makes its runs without a pause; one that was interrupted goes on after one.
+PAUSE_S = 60.0
+
+
+#: Columns that tell when runs were made.
+_MOMENTS = ["job_id", "repetition", "status", "started_at", "finished_at", "total_s"]
+
+
+def turns_of(table: pd.DataFrame) -> pd.Series:
+    """For every run the number of its turn: equal for runs of one job and repetition, in a row.
+
+    Args:
+        table: all attempts of a block, whatever became of them.
+    """
+    runs = table[_MOMENTS].assign(job_id=table["job_id"].fillna(""))
+    runs = runs.sort_values(["job_id", "started_at"], kind="stable")
+    before = runs[["job_id", "repetition"]].shift()
+    pause = runs["started_at"] - _ends(runs).shift()
+    begins = (runs["job_id"] != before["job_id"]) | (runs["repetition"] != before["repetition"])
+    begins |= pause > pd.Timedelta(seconds=PAUSE_S)
+    return begins.fillna(True).astype(bool).cumsum().sub(1).reindex(table.index)
+
+
+def _ends(runs: pd.DataFrame) -> pd.Series:
+    """When runs were over; one that was interrupted may have been recorded much later."""
+    lasted = pd.to_timedelta(runs["total_s"].astype(float).fillna(0.0), unit="s")
+    interrupted = runs["status"] == Status.INTERRUPTED
+    return runs["finished_at"].where(~interrupted, runs["started_at"] + lasted)
+
 
 #: Stands at what the processors may have been the limit of, in tables and figures.
 MARK = "*"

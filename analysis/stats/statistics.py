@@ -179,7 +179,7 @@ def compare(first: pd.Series, second: pd.Series) -> Ratio:
     of a paired comparison.
 
     Args:
-        first, second: a rate (or any positive value) of each launch, by turn (`data.turns`).
+        first, second: a rate (or any positive value) of each launch, by turn (`data.cases`).
     """
     first, second, paired = _aligned(first, second)
     n, m = len(first), len(second)

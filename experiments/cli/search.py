@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
-from experiments.cli.commands.sweep_command import INTERRUPTED, run_study
 from experiments.cli.requests import StudyRequest
+from experiments.cli.sweep_command import INTERRUPTED, run_study
 from experiments.sweep.definition import begun
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console

@@ -1,13 +1,13 @@
 """The user's own model: found where it lies, copied, tried on this machine, and told of.
 
 Decides that all of this happens before any host is touched, in processes of their own, and that
-what goes wrong there is the user's mistake, in a sentence.  How it is typed is decided in
-`model_text`, what is said of it in `tried_model`.
+what goes wrong there is the user's mistake, in a sentence; and what is said of a model.  How it is
+typed is decided in `model_text`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +16,16 @@ from rich.console import Console
 
 from experiments import surroundings
 from experiments.models.model_text import ModelCode, in_order, is_own, model_code
-from experiments.models.tried_model import render_tried
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
-from ps_allreduce.inspection.model_facts import FoundModel
+from ps_allreduce.inspection.model_facts import FoundModel, TriedModel, trainable_parameters
 from ps_allreduce.model_files import copy_files
 from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.optimizers import optimizer_text
+from ps_allreduce.point.placement import Policy, VariableSpec, default_split_bytes, make_plan
 from ps_allreduce.scratch import open_regular
 
 #: For building a model, and for building it again with some steps.
@@ -127,3 +128,44 @@ def _see_there(code: ModelCode) -> None:
             "elsewhere, write path/file.py:function."
         )
     raise UserError(missing)
+
+
+#: For so many servers the balance of every placement is told.
+SERVERS = (2, 4, 8)
+
+
+def render_tried(name: str, tried: TriedModel, examples: int) -> str:
+    """A paragraph about a model, the balance of every placement, and every note.
+
+    Args:
+        examples: of a step of one worker.
+    """
+    trainable = [spec for spec in tried.variables if spec.trainable]
+    largest = max(trainable, key=lambda spec: spec.num_bytes)
+    parameters = trainable_parameters(trainable)
+    total = sum(spec.num_bytes for spec in trainable)
+    servers = ", ".join(map(str, SERVERS))
+    lines = [
+        f"{name}: {parameters:,} trainable parameters in {len(trainable)} variables, "
+        f"{total / 1e6:.3g} MB; largest {largest.name} with {largest.num_bytes / 1e6:.3g} MB. A "
+        f"step with {examples} examples takes {tried.step_s * 1e3:.3g} ms here, and a worker "
+        f"{tried.peak_memory_bytes / 1e9:.1f} GB of memory. It is trained with "
+        f"{optimizer_text(tried.optimizer)}, in {tried.precision}. Bytes of the hottest server "
+        f"over the mean (1.00 is balanced), with {servers} servers:",
+        *(_balance_line(policy, tried.variables) for policy in Policy),
+        *(f"{note[:1].upper()}{note[1:]}." for note in tried.notes),
+    ]
+    return "\n".join(lines)
+
+
+def _balance_line(policy: Policy, variables: Sequence[VariableSpec]) -> str:
+    shares = (_max_over_mean(policy, variables, count) for count in SERVERS)
+    return f"  {policy:<14}" + "".join(f"{share:>6}" for share in shares)
+
+
+def _max_over_mean(policy: Policy, variables: Sequence[VariableSpec], num_ps: int) -> str:
+    try:
+        plan = make_plan(policy, variables, num_ps, default_split_bytes(variables, num_ps))
+    except UserError:  # fewer variables than servers
+        return "-"
+    return f"{plan.max_over_mean:.2f}"

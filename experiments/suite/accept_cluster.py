@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from io import StringIO
 
 from analysis.suite.sending import SUFFIX, pack
-from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
+from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.suite.gate import GateRequest, run_gate

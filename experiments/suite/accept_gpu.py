@@ -1,11 +1,13 @@
 """The checklist for a first use on GPUs: `python -m experiments accept-gpu`.
 
-Decides the order of the items, what is said at the end, and what is kept to be sent.  What an item
-asks for is decided in `gpu_checks`.
+Decides how many workers there are, which experiments show what has to be shown, the order of the
+items, what is said at the end, and what is kept to be sent.  What an item asks for is decided in
+`gpu_checks`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,24 +15,152 @@ from pathlib import Path
 
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
-from experiments.studies.scope import Scope
-from experiments.suite import gpu_checks, gpu_points
+from experiments.studies.scope import Describe, Scale, Scope
+from experiments.suite import gpu_checks
 from experiments.suite.gate import launch_again, train
 from experiments.suite.gpu_checks import Item, ItemVerdict
 from experiments.sweep.folder import check_writable
 from experiments.sweep.session import Session, open_session
+from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import network_of
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.strategies import Single
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.point.wire import Collective
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles, write_json
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import Values
 from ps_allreduce.terminal import Terminal, echo
+
+#: A first run on a new kind of GPU may compile for minutes.
+PROFILE = Profile(
+    name="accept-gpu",
+    measurement=Measurement.of_steps(11),
+    repetitions=1,
+    deadline_s=1200.0,
+)
+
+#: Long enough for ten samples.
+SECONDS = replace(PROFILE.measurement, measured_s=5.0, measured_steps=20)
+
+#: For workers that do not wait for each other: some steps of all have to fall into one window.
+MANY_STEPS = replace(
+    PROFILE.measurement,
+    warmup=FixedWarmup(least_steps=1, least_s=1.0),
+    measured_s=2.0,
+    measured_steps=20,
+)
+
+#: Images of a step of all workers together, whatever their number.
+GLOBAL_BATCH = 16
+
+#: What ResNet50 keeps of an image of 224 pixels until the backward pass, at least.
+BYTES_PER_IMAGE = 78e6
+
+#: Above it the largest tensor has more elements than cuDNN counts.
+MOST_IMAGES = 2500
+
+IMAGE_BYTES = 224 * 224 * 3 * 4
+
+#: Batches that the synthetic input keeps in the host's memory, and as many on their way.
+BATCHES_ON_HOST = 8
+
+ONE_SERVER = StrategySettings(num_ps=1)
+
+
+def gpu_scope(
+    reference: Experiment, hosts: Sequence[HostFacts], cores_per_host: int, describe: Describe
+) -> Scope:
+    """Two workers on two hosts, or on the two GPUs of one; else one worker.
+
+    Args:
+        reference: the point on processors, on the same hosts.
+    """
+    per_host = 1 if len(hosts) > 1 else min(2, len(hosts[0].gpus))
+    spread = reference.spread
+    return Scope(
+        workloads=(),
+        measurement=PROFILE.measurement,
+        scale=Scale(
+            workers=(min(2, per_host * len(hosts)),),
+            cores_per_worker=max(1, min(8, cores_per_host // per_host)),
+        ),
+        launcher=reference.launcher,
+        device=Device.GPU,
+        spread=spread and replace(spread, workers_per_host=per_host),
+        interface=reference.interface,
+        describe=describe,
+    )
+
+
+def _small(
+    scope: Scope,
+    strategy: type[AnyStrategy],
+    workers: int = 1,
+    settings: StrategySettings | None = None,
+) -> Experiment:
+    """The small model in few steps."""
+    workload = Workload(batch_per_worker=GLOBAL_BATCH // workers)
+    return scope.point(workload, strategy, workers, settings)
+
+
+def compared(scope: Scope) -> dict[str, Experiment]:
+    """Points whose weights must be those of a single worker on processors."""
+    (count,) = scope.scale.workers
+    points = {
+        "single": _small(scope, Single),
+        "ps_async, 1 worker": _small(scope, AsynchronousServers, 1, ONE_SERVER),
+        f"ps_sync, {count} workers": _small(scope, SynchronousServers, count, ONE_SERVER),
+    }
+    for collective in (Collective.RING, Collective.NCCL) if count > 1 else (Collective.RING,):
+        one_pack = StrategySettings(collective=collective, bytes_per_pack=0)
+        name = f"allreduce over {collective.upper()}, {count} workers"
+        points[name] = _small(scope, AllReduce, count, one_pack)
+    return points
+
+
+def trained(scope: Scope) -> dict[str, Experiment]:
+    """Points that have no weights to be compared with."""
+    (count,) = scope.scale.workers
+    points = {f"no_communication, {count} workers": _small(scope, NoCommunication, count)}
+    if count > 1:
+        served = _small(scope, AsynchronousServers, count, ONE_SERVER)
+        points[f"ps_async, {count} workers"] = served
+    return {name: replace(point, measurement=MANY_STEPS) for name, point in points.items()}
+
+
+def sampled(scope: Scope) -> Experiment:
+    """Some seconds of work that a GPU notices."""
+    model = ImageModel(name="ResNet50", image_size=64)
+    point = scope.point(Workload(model=model, batch_per_worker=64), Single, 1)
+    return replace(point, measurement=SECONDS)
+
+
+def beyond_memory(scope: Scope, host: HostFacts) -> Experiment | None:
+    """A batch that no step of fits on the GPU; None if the host could not even hold it."""
+    memory = host.gpus[0].memory_bytes
+    if memory is None:
+        return None
+    images = min(MOST_IMAGES, math.ceil(1.5 * memory / BYTES_PER_IMAGE))
+    if images * IMAGE_BYTES * BATCHES_ON_HOST > host.memory_bytes / 2:
+        return None
+    model = ImageModel(name="ResNet50", image_size=224, num_classes=1000)
+    return scope.point(Workload(model=model, batch_per_worker=images), Single, 1)
+
 
 NAME = "accept-gpu"
 
@@ -52,7 +182,7 @@ def accept_gpu(settings: LauncherSettings) -> int:
         _require_gpus(place.launcher.host_facts())
         place.launcher.check(replace(_reference(settings), resources=Resources(device=Device.GPU)))
         items = []
-        with open_session(place, NAME, gpu_points.PROFILE) as session:
+        with open_session(place, NAME, PROFILE) as session:
             for item in go_through(session, settings):
                 echo(item)
                 items.append(item)
@@ -73,18 +203,18 @@ def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
         raise LaunchError(f"the reference on processors cannot be trained: {record.reason}")
     yield gpu_checks.judge_driver(hosts)
     cores = launcher.capacity().cores_per_host
-    scope = gpu_points.gpu_scope(point, hosts, cores, launcher.describe)
+    scope = gpu_scope(point, hosts, cores, launcher.describe)
     yield from _same_weights(session, scope, reference.final)
-    for name, trained in gpu_points.trained(scope).items():
+    for name, trained in trained(scope).items():
         yield gpu_checks.judge_run(name, launch_again(session, trained))
-    yield gpu_checks.judge_samples(launch_again(session, gpu_points.sampled(scope)))
-    too_large = gpu_points.beyond_memory(scope, hosts[0])
+    yield gpu_checks.judge_samples(launch_again(session, sampled(scope)))
+    too_large = beyond_memory(scope, hosts[0])
     ran_out = launch_again(session, too_large) if too_large else None
     yield gpu_checks.judge_out_of_memory(ran_out)
 
 
 def _same_weights(session: Session, scope: Scope, reference: Values) -> Iterator[Item]:
-    points = gpu_points.compared(scope)
+    points = compared(scope)
     for name, point in points.items():
         record, weights = train(session, point)
         final = () if weights is None else weights.final
@@ -114,7 +244,7 @@ def _reference(settings: LauncherSettings) -> Experiment:
         spread=SpreadRequest().spread(settings.launcher),
         network=network_of(settings),
         interface=settings.interface,
-        measurement=gpu_points.PROFILE.measurement,
+        measurement=PROFILE.measurement,
     )
 
 

@@ -33,8 +33,8 @@ from analysis.suite.envelope import (
 )
 from analysis.suite.json_lines import write_lines
 from experiments import surroundings
-from experiments.cli.commands.sweep_command import run_study
 from experiments.cli.requests import StudyRequest, SweepRequest
+from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from experiments.studies.wire import FEW, LARGE, SMALL, sending_point

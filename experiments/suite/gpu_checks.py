@@ -1,6 +1,6 @@
 """What the checklist for GPUs makes of the runs that it is shown.  Pure.
 
-Decides when an item has passed.  Which points are run is decided in `gpu_points`, their order in
+Decides when an item has passed.  Which points are run, and in which order, is decided in
 `accept_gpu`.
 """
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.planning.precision import half_width
+from analysis.planning.variances import half_width
 from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_definition
 from experiments.sweep.folder import check_writable
 from experiments.sweep.history import History, Standing, kept_records, of_block, read_history

@@ -19,11 +19,11 @@ from analysis.figures.names import slug
 from analysis.figures.race import plot_race
 from analysis.figures.style import save_figure
 from experiments import surroundings
-from experiments.cli.commands.sweep_command import INTERRUPTED, NO_TIME
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.settle import settled
+from experiments.cli.sweep_command import INTERRUPTED, NO_TIME
 from experiments.studies.defaults import OwnTraining, default_models
 from experiments.sweep.definition import Choices, read_choices, save_definition
 from experiments.sweep.execute import Stop, look_ahead

@@ -19,7 +19,6 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
-from launchers.run.memory import most_together, refuse_large_batch
 from launchers.run.own_files import bring_copies
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
@@ -35,6 +34,7 @@ from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedMode
 from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import most_together, refuse_large_batch
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.placement import VariableSpec

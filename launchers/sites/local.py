@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from launchers.fork_servers.bring_up import StartedForkServer
 from launchers.fork_servers.host_servers import HostServers
-from launchers.fork_servers.started import StartedForkServer
 from launchers.processes import (
     FORK_SERVER,
     ChildProcess,

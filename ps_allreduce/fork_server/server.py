@@ -40,9 +40,15 @@ from ps_allreduce.fork_server.child import (
     log_failure,
     report_failure,
 )
-from ps_allreduce.fork_server.guard import go_on_guarded, wake_guard
+from ps_allreduce.fork_server.guard import (
+    adopt_orphans,
+    end_group,
+    end_orphans,
+    go_on_guarded,
+    reap_orphans,
+    wake_guard,
+)
 from ps_allreduce.fork_server.line import Line, open_line, standard_streams
-from ps_allreduce.fork_server.orphans import adopt_orphans, end_group, end_orphans, reap_orphans
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample

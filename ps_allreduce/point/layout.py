@@ -2,19 +2,22 @@
 
 Decides which tasks an experiment consists of, on which host each of them belongs, and how large
 hosts make it.  Hosts are used in the order in which they are given, which is the scheduler's; they
-are told apart by their whole name.  What a task gets on its host is decided in `cores`, ports and
-processes elsewhere.
+are told apart by their whole name.  Decides also when workers certainly have too little memory for
+their batches: what a step keeps between its passes is more than their host has.  What a task gets
+on its host is decided in `cores`, ports and processes elsewhere.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ps_allreduce.cluster import ClusterSpec, TaskId, TaskType
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, Device, LayoutKind, Spread
+from ps_allreduce.point.workload import Precision
 
 Placed = Mapping[TaskId, str]
 
@@ -198,3 +201,39 @@ def _position_of_chief(spread: Spread, positions: Mapping[TaskId, int]) -> int:
         return max(positions.values()) + 1
     kind = TaskType.PS if spread.coordinator is Coordinator.FIRST_SERVER else TaskType.WORKER
     return positions[TaskId(kind, 0)]
+
+
+GB = 1e9
+
+
+def most_together(placed: Placed, *, one_machine: bool) -> int:
+    """How many workers share the memory of a host, where most do."""
+    hosts = [host for task, host in placed.items() if task.type is TaskType.WORKER]
+    return len(hosts) if one_machine else max(Counter(hosts).values())
+
+
+def refuse_large_batch(
+    experiment: Experiment, together: int, kept_values: int, memory_bytes: int
+) -> None:
+    """See that workers that share a memory may have room in it.
+
+    Args:
+        together: workers that share it.
+        kept_values: numbers that a step keeps of an example, at least.
+
+    Raises:
+        UserError: they certainly have not.
+    """
+    load = experiment.of_each
+    if load.emulated is not None or experiment.resources.device is not Device.CPU:
+        return
+    value_bytes = 4 if load.precision is Precision.FLOAT32 else 2
+    each_bytes = load.batch_per_worker * kept_values * value_bytes
+    if together * each_bytes <= memory_bytes:
+        return
+    workers = f"each of {together} workers, which share" if together > 1 else "a worker, which has"
+    raise UserError(
+        f"{experiment.title}: a step keeps at least {each_bytes / GB:.1f} GB in {workers} "
+        f"{memory_bytes / GB:.1f} GB of memory. Use a smaller --batch-per-worker or --image-size, "
+        "or fewer workers on a host."
+    )

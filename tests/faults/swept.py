@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from experiments import __main__ as command_line
 from experiments import surroundings
-from experiments.cli.commands import sweep_command
+from experiments.cli import sweep_command
 from experiments.studies.study import Study
 from experiments.sweep.progress import SweepProgress
 from experiments.sweep.sweep import PlannedRun

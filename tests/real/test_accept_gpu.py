@@ -10,7 +10,7 @@ import pytest
 
 from experiments import surroundings
 from experiments.studies.scope import Scope
-from experiments.suite import gpu_points
+from experiments.suite import accept_gpu
 from experiments.suite.accept_gpu import accept_gpu
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
@@ -29,15 +29,15 @@ PRETENDED = Path(__file__).with_name("pretended_gpus.py")
 
 def brief(scope: Scope, *_: object) -> Experiment:
     """In the place of what only a GPU does in a reasonable time."""
-    longer = replace(gpu_points.MANY_STEPS, measured_s=6.0)
+    longer = replace(accept_gpu.MANY_STEPS, measured_s=6.0)
     return replace(scope.point(Workload(), Single, 1), measurement=longer)
 
 
 def test_all_that_can_be_shown_without_cuda_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu_points, "sampled", brief)
-    monkeypatch.setattr(gpu_points, "beyond_memory", brief)
+    monkeypatch.setattr(accept_gpu, "sampled", brief)
+    monkeypatch.setattr(accept_gpu, "beyond_memory", brief)
     launcher = LocalLauncher(tmp_path / "data", fork_server=(sys.executable, str(PRETENDED)))
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: launcher)
     status = accept_gpu(LauncherSettings(results=tmp_path))

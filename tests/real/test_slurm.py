@@ -383,7 +383,7 @@ def test_a_run_that_cannot_end_before_the_limit_is_not_begun(
 COPY = """
 import sys
 from pathlib import Path
-from launchers.sites.slurm.step import NodeCopy
+from launchers.sites.slurm.step_servers import NodeCopy
 copy = NodeCopy(["n8", "n9"], Path(sys.argv[1]))
 copy.spread()
 print(copy.folder, flush=True)

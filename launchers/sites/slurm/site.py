@@ -30,8 +30,7 @@ from launchers.sites.slurm.slurm_scheduler import (
     sick_nodes,
     with_advice,
 )
-from launchers.sites.slurm.step import NodeCopy
-from launchers.sites.slurm.step_servers import KeptServers, ServerSteps
+from launchers.sites.slurm.step_servers import KeptServers, NodeCopy, ServerSteps
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from launchers.fork_servers.bring_up import StartedForkServer
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
-from launchers.fork_servers.started import StartedForkServer
 from launchers.processes import ChildProcess, start_with_standard_streams
 from launchers.settings import LauncherSettings
 from launchers.site import Site, SiteKind

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.data.turns import turns_of
+from analysis.data.cases import turns_of
 from analysis.stats.statistics import compare
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.record.records import Phases, RunRecord, Status

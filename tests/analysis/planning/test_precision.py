@@ -10,7 +10,7 @@ import pytest
 from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.planning.precision import half_width
+from analysis.planning.variances import half_width
 from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING, write_json

@@ -1,4 +1,4 @@
-"""Whether the rule of decision keeps its promise: simulated sweeps of settings that are equal or not.
+"""Whether the rule of decision keeps its promise, by simulated sweeps.
 
 Sweeps of one all-reduce setting and two of synchronous servers end early, and are decided by the
 same functions as real ones.  Equal settings must not be told apart, and a planted difference of 5 %

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.commands.run_one import BEGAN_BUSY, one_line
+from experiments.cli.run_one import BEGAN_BUSY, one_line
 from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.strategies import AllReduce

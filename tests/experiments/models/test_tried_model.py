@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.models.tried_model import render_tried
+from experiments.models.settle_model import render_tried
 from ps_allreduce.point.placement import VariableSpec
 from tests.fakes import TRIED
 

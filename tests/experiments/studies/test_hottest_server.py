@@ -12,18 +12,19 @@ import pytest
 
 import analysis.published
 from experiments.studies.literature import piz_daint
-from experiments.studies.literature.hottest_server import (
+from experiments.studies.literature.piz_daint import (
     ALONE,
     BACKWARD,
+    COMPUTE_S,
     FORWARD,
     HOT,
     KNEE,
     PAYLOAD,
+    SCALED,
     USUAL,
     PublishedRow,
     share_of,
 )
-from experiments.studies.literature.piz_daint import COMPUTE_S, SCALED
 from ps_allreduce.bounds import demands, network_time_s, step_bound_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_by_number

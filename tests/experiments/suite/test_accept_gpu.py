@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from experiments import surroundings
-from experiments.suite.accept_gpu import SETTINGS
-from experiments.suite.gpu_checks import TOLERANCE
-from experiments.suite.gpu_points import (
+from experiments.suite.accept_gpu import (
     BYTES_PER_IMAGE,
     MOST_IMAGES,
+    SETTINGS,
     beyond_memory,
     gpu_scope,
 )
+from experiments.suite.gpu_checks import TOLERANCE
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.cores import plan_gpus

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launchers.fork_servers import callers
-from launchers.fork_servers.callers import let_in, own_addresses
+from launchers.fork_servers import bring_up
+from launchers.fork_servers.bring_up import let_in, own_addresses
 from launchers.fork_servers.client import ForkServerClient
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import VERSION, Hello, Ready, encode
@@ -48,7 +48,7 @@ Call = Callable[[bytes], socket.socket]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "GONE_DEADLINE_S", 0.5)
+    monkeypatch.setattr(bring_up, "GONE_DEADLINE_S", 0.5)
 
 
 def hello(host: str, token: str = TOKEN, scheduler_name: str = "") -> bytes:
@@ -100,7 +100,7 @@ def test_the_scheduler_names_a_host_where_there_is_one(listener: socket.socket, 
 def test_strangers_are_sent_away_and_do_not_stop_others(
     listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    monkeypatch.setattr(callers, "HELLO_DEADLINE_S", 0.2)
+    monkeypatch.setattr(bring_up, "HELLO_DEADLINE_S", 0.2)
     stranger = call(content)
     call(content).close()
     call(hello("n9"))
@@ -142,7 +142,7 @@ def test_silent_strangers_delay_nobody(listener: socket.socket, call: Call) -> N
     call(hello("n9"))
     begin = time.monotonic()
     assert list(wait(listener, "n9")) == ["n9"]
-    assert time.monotonic() - begin < callers.HELLO_DEADLINE_S / 2
+    assert time.monotonic() - begin < bring_up.HELLO_DEADLINE_S / 2
 
 
 def test_a_stranger_may_say_so_much_and_no_more(listener: socket.socket, call: Call) -> None:
@@ -194,7 +194,7 @@ def test_a_host_that_calls_twice_is_not_two_hosts(listener: socket.socket, call:
 def test_hosts_that_do_not_call_are_named(
     listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "START_DEADLINE_S", 0.3)
+    monkeypatch.setattr(bring_up, "START_DEADLINE_S", 0.3)
     call(hello("n1"))
     with pytest.raises(HostFault, match="no fork server called from n10, n9 within"):
         wait(listener, "n10", "n1", "n9")

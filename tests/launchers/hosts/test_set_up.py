@@ -18,9 +18,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from launchers.__main__ import cli
-from launchers.hosts import calls
 from launchers.hosts import hosts_command as command_module
-from launchers.hosts.calls import run_on
+from launchers.hosts import set_up as calls
 from launchers.hosts.commands import copy_command
 from launchers.hosts.goal import (
     WORK,
@@ -31,7 +30,7 @@ from launchers.hosts.goal import (
     marked,
     read_wheelhouse,
 )
-from launchers.hosts.set_up import HostOutcome, set_up_hosts
+from launchers.hosts.set_up import HostOutcome, run_on, set_up_hosts
 from launchers.sites.ssh.hostfile import SshHost
 from ps_allreduce.errors import HostFault
 from tests.real.machines import wait_until

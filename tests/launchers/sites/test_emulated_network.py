@@ -29,6 +29,7 @@ from launchers.sites.emulated.held_network import (
     read_settings,
     unshare_words,
 )
+from launchers.sites.emulated.network_process import PINNED, pin_tcp
 from launchers.sites.emulated.random_loss import lose_at_random
 from launchers.sites.emulated.site import (
     FORK_SERVER_BYTES,
@@ -47,7 +48,6 @@ from launchers.sites.emulated.switch import (
     shape,
     train_bytes,
 )
-from launchers.sites.emulated.tcp import PINNED, pin_tcp
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import LayoutKind, Spread

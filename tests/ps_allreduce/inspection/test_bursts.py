@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from ps_allreduce.inspection import bursts
-from ps_allreduce.inspection.bursts import BURST_BYTES, send_bursts, take_bursts
+from ps_allreduce.inspection import check_up
+from ps_allreduce.inspection.check_up import BURST_BYTES, send_bursts, take_bursts
 from ps_allreduce.inspection.questions import BurstsSent, Listening, SendBursts, TakeBursts
 from tests.fakes import Ear
 
@@ -49,7 +49,7 @@ def test_all_send_until_the_time_is_over_and_tell_what_their_host_counted() -> N
 def test_a_kernel_that_counts_nothing_still_tells_the_congestion_control(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bursts, "look_at_tcp", lambda: None)
+    monkeypatch.setattr(check_up, "look_at_tcp", lambda: None)
     assert [told.tcp for told in exchange(0.01)] == [None] * SENDERS
 
 

@@ -14,7 +14,7 @@ from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
 from launchers.sites.slurm.allocation import Component, read_allocation
 from launchers.sites.slurm.batch_script import render_script
-from launchers.sites.slurm.step import INPUT_VARIABLES, step_environment, step_words
+from launchers.sites.slurm.step_servers import INPUT_VARIABLES, step_environment, step_words
 from ps_allreduce.errors import UserError
 
 JOB = BatchJob(

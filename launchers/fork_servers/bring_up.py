@@ -1,24 +1,30 @@
-"""Fork servers that call their launcher: one of every host is let in, if it knows the token.
+"""How fork servers come up: those that this process starts, and those that call their launcher.
 
-Decides how long a stranger is listened to, and what becomes of a fork server that has called
-(`ps_allreduce.entrance` decides who has).
+Decides that a started one serves until it is lost or silent, and is then started again.  Of those
+that call, one of every host is let in if it knows the token (`ps_allreduce.entrance`); decides how
+long a stranger is listened to.
 """
 
 from __future__ import annotations
 
 import selectors
 import socket
+import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from launchers.fork_servers.client import START_DEADLINE_S, ForkServerClient
+from launchers.processes import ChildProcess
 from ps_allreduce.entrance import Caller, Entrance
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import Hello, encode
+from ps_allreduce.scratch import scratch_folder
 
 #: What a caller may take before the token is known.
 HELLO_DEADLINE_S = 5.0
@@ -158,3 +164,66 @@ def let_in(
             door.close()
             raise
     return {host: door.clients[host] for host in hosts}
+
+
+class StartedForkServer(ABC):
+    """A fork server, and the program by which it was started.
+
+    Args:
+        host: the host name that the launcher knows it by.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self._folder = ExitStack()
+        self._program: ChildProcess | None = None
+        self._client: ForkServerClient | None = None
+
+    @abstractmethod
+    def _start_program(self, log: Path) -> ChildProcess:
+        """Start the program; what it prints goes to a log."""
+
+    def _wait_ready(self, client: ForkServerClient) -> None:
+        client.wait_ready()
+
+    def start(self) -> None:
+        """Start it unless it runs and answers; it may not be ready yet."""
+        running = self._program is not None and self._program.status() is None
+        if running and self._client is not None and self._client.is_well():
+            return
+        self.close()
+        # The folder is made now: a site that refuses its work has none to remove.
+        folder = self._folder.enter_context(scratch_folder(Path(tempfile.gettempdir())))
+        log = folder / "fork_server.log"
+        program = self._program = self._start_program(log)
+        self._client = ForkServerClient(program.connection, log, self.host)
+
+    def client(self) -> ForkServerClient:
+        """The line to it, once it is ready.
+
+        Raises:
+            HostFault: it does not come up.
+            UserError: its host has another checkout.
+        """
+        self.start()
+        assert self._program is not None
+        assert self._client is not None
+        if not self._client.is_ready:
+            try:
+                self._wait_ready(self._client)
+            except BaseException:
+                self.close()
+                raise
+        return self._client
+
+    def hang_up(self) -> None:
+        """Cut the line, by which the server ends and kills what it forked; wait for nothing."""
+        if self._client is not None:
+            self._client.close()
+
+    def close(self) -> None:
+        """End the server, and everything it forked; remove its log."""
+        if self._program is not None:
+            self._program.end()
+        self._folder.close()
+        self._program = self._client = None
