@@ -205,8 +205,8 @@ def go_through(session: Session, settings: LauncherSettings) -> Iterator[Item]:
     cores = launcher.capacity().cores_per_host
     scope = gpu_scope(point, hosts, cores, launcher.describe)
     yield from _same_weights(session, scope, reference.final)
-    for name, trained in trained(scope).items():
-        yield gpu_checks.judge_run(name, launch_again(session, trained))
+    for name, point in trained(scope).items():
+        yield gpu_checks.judge_run(name, launch_again(session, point))
     yield gpu_checks.judge_samples(launch_again(session, sampled(scope)))
     too_large = beyond_memory(scope, hosts[0])
     ran_out = launch_again(session, too_large) if too_large else None

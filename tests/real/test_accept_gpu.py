@@ -11,7 +11,6 @@ import pytest
 from experiments import surroundings
 from experiments.studies.scope import Scope
 from experiments.suite import accept_gpu
-from experiments.suite.accept_gpu import accept_gpu
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
@@ -40,7 +39,7 @@ def test_all_that_can_be_shown_without_cuda_passes(
     monkeypatch.setattr(accept_gpu, "beyond_memory", brief)
     launcher = LocalLauncher(tmp_path / "data", fork_server=(sys.executable, str(PRETENDED)))
     monkeypatch.setattr(surroundings, "launcher_of", lambda _: launcher)
-    status = accept_gpu(LauncherSettings(results=tmp_path))
+    status = accept_gpu.accept_gpu(LauncherSettings(results=tmp_path))
     items = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]
     failed = [item for item in items if not item.startswith("[passed]")]
     assert status == 1
