@@ -20,13 +20,14 @@ from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
 from analysis.figures.names import file_names
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
     beside_base,
     over_base,
     plot_panels,
+    published,
+    texts_of,
 )
 from analysis.stats.points import mean_rate, point_table
 from analysis.wording import number, ratio, with_interval
@@ -35,23 +36,9 @@ from ps_allreduce.point.inputs.data import InputFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.placement import Policy
 
+TEXTS = texts_of("efficiency")
+
 FOLDER = Path(__file__).resolve().parent
-
-#: Below the table, and below the figure.
-TABLE = (
-    "There is the original, here this sweep. Efficiency on a single worker, here with its interval "
-    "and the number of servers; real images cost a share of the rate with synthetic ones."
-)
-FIGURE = (
-    "Efficiency on a single worker. Small circles: single launches. Large markers: geometric means "
-    "with 95 % intervals. Strokes, joined by thin lines: the bound that the links set. What sets "
-    "both studies apart is told below the table."
-)
-
-READING = (
-    "Images per second with synthetic and with real images, and the share that real ones take: "
-    "(synthetic - real) / synthetic, here with its interval."
-)
 
 #: Columns of what is published.
 PUBLISHED = ("images/s there", "efficiency there", "real images cost there", "servers there")
@@ -103,11 +90,13 @@ def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Show
     pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case.points[0])]
     reading = reading_costs(curves, cases)
     tables = [
-        StudyTable(rows=table_beside(curve, case), title=case.name, caption=TABLE)
+        StudyTable(rows=table_beside(curve, case), title=case.name, caption=TEXTS["table"])
         for curve, case in pairs
     ]
     if not reading.empty:
-        tables.append(StudyTable(rows=reading, title="What real images cost", caption=READING))
+        tables.append(
+            StudyTable(rows=reading, title="What real images cost", caption=TEXTS["reading"])
+        )
     return Shown(
         sentences=[line for curve, case in pairs for line in _sentences(curve, case)],
         tables=tables,
@@ -249,7 +238,7 @@ def _figures(curve: PublishedCurve, case: Case, told: str) -> list[StudyFigure]:
         StudyFigure(
             name=f"published-{told}" if told else "published",
             title="Beside the published numbers",
-            caption=FIGURE,
+            caption=TEXTS["figure"],
             figure=_drawn(case.name, curves, every),
             data=data,
         )
@@ -293,12 +282,6 @@ SERIES = {
     "here, partitioned": placed(Policy.PARTITIONED),
 }
 
-SOURCE = (
-    "Bugliarello, Distributed TensorFlow: A performance evaluation, CSCS 2017; "
-    "github.com/e-bug/distributed-tensorflow-benchmarks, InceptionV3, batch 64, synthetic images, "
-    "TensorFlow 1.1, mean of 5 runs."
-)
-
 CURVE = PublishedCurve(
     system="published: Piz Daint, greedy or round robin", csv="piz-daint.csv", series=SERIES
 )
@@ -316,35 +299,7 @@ CURVES_OF_P2 = tuple(
     )
 )
 
-PIZ_DAINT = PublishedStudy(
-    name="piz-daint",
-    source=SOURCE,
-    differences=(
-        "The original ran on hosts with a P100 each and the Aries network, with TensorFlow 1.1.",
-        "Its mode parameter_server places variables greedily by bytes, distributed_replicated "
-        "places them round robin; it did not cut variables.",
-        "In the small form there are as many servers as workers; the original searched.",
-        "It fetched values before a step and sent gradients during it; here values come back while "
-        "gradients still go out, so that a hot server costs less.",
-        "It sent every variable by itself; here variables travel in buckets.",
-        "Its base is one worker with one server; here it is a worker without any.",
-    ),
-    show=partial(show_curves, [CURVE]),
-)
+PIZ_DAINT = published("piz-daint", partial(show_curves, [CURVE]))
 
 
-P2 = PublishedStudy(
-    name="p2",
-    source=SOURCE,
-    differences=(
-        "The original ran on instances of Amazon with a K80 for each worker; the instances with "
-        "eight workers have faster links than those with one. Here all links are alike.",
-        "It searched for the best number of servers; here every host has one.",
-        "Its mode distributed_replicated keeps variables on each GPU and adds gradients up on the "
-        "host; here the workers of a host send one mean gradient and fetch new values once.",
-        "It sent every variable by itself; here variables travel in buckets.",
-        "In the small form all hosts share the cores of one machine, so what real images cost is "
-        "measured with one worker and with eight on one host only.",
-    ),
-    show=partial(show_curves, CURVES_OF_P2),
-)
+P2 = published("p2", partial(show_curves, CURVES_OF_P2))

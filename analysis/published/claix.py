@@ -26,7 +26,6 @@ from analysis.figures.style import (
     INK,
 )
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
@@ -34,6 +33,8 @@ from analysis.published.study import (
     marks_from,
     over_base,
     plot_panels,
+    published,
+    texts_of,
 )
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
@@ -42,26 +43,13 @@ from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.point.workload import Scaling
 
+TEXTS = texts_of("claix")
+
 #: Patches of BigEarthNet, and the shares that are trained and tested in every epoch.
 PATCHES, TRAINED, TESTED = 590_326, 0.6, 0.2
 
 #: POP metrics of the original by its number of GPUs.
 PUBLISHED_POP = {48: (0.27, 0.99, 0.26), 64: (0.34, 0.99, 0.33)}
-
-EPOCHS = (
-    "Seconds of an epoch from the patches/s that are trained and evaluated: 60 % of 590,326 are "
-    "trained, 20 % evaluated. Speed-up over a single worker with the same scaling, with its "
-    "interval; share: of evaluation in the epoch."
-)
-POP = (
-    "Of training. Parallel efficiency is load balance times communication efficiency. The "
-    "original's waiting for input counts as communication; here its share of a step has a column."
-)
-FUSION = "Horovod by the size of the buffer in which gradients are fused."
-CAPTION = (
-    "Speed-up of an epoch over a single worker, on logarithmic scales; small circles are launches. "
-    "The dashed line is the bound that a sequential evaluation sets, however many workers train."
-)
 
 #: Columns of `_rows` that tell a curve.
 _CURVE = ["scaling", "evaluation"]
@@ -73,12 +61,14 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["Nothing was evaluated, so there is no epoch to tell of."])
     curves = rows[rows["strategy"] != Horovod.kind]
     tables = [
-        StudyTable(rows=_epochs(curves), title="Time of an epoch", caption=EPOCHS),
-        StudyTable(rows=_pop(curves), title="POP metrics", caption=POP),
+        StudyTable(rows=_epochs(curves), title="Time of an epoch", caption=TEXTS["epochs"]),
+        StudyTable(rows=_pop(curves), title="POP metrics", caption=TEXTS["pop"]),
     ]
     fused = rows[rows["strategy"] == Horovod.kind]
     if not fused.empty:
-        tables.append(StudyTable(rows=_fusion(fused), title="Fusion buffer", caption=FUSION))
+        tables.append(
+            StudyTable(rows=_fusion(fused), title="Fusion buffer", caption=TEXTS["fusion"])
+        )
     return Shown(
         sentences=[*_sentences(curves)],
         tables=tables,
@@ -217,7 +207,7 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
     return StudyFigure(
         name="speed-up-of-an-epoch",
         title="Speed-up of an epoch",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(rows),
         data=data_of(rows),
     )
@@ -268,21 +258,4 @@ def _draw_bound(axes: Axes, rows: pd.DataFrame) -> None:
         )
 
 
-CLAIX = PublishedStudy(
-    name="claix",
-    source="Kozhokanova, Performance Analysis of Large Scale Distributed DL: A Case Study, "
-    "aiXcelerate 2021: ResNet-50 on BigEarthNet, Horovod 0.18 over NCCL, up to 64 V100 of CLAIX. "
-    "Its text has POP metrics of 48 and 64 GPUs, and no times.",
-    differences=(
-        "The original trained for 10 epochs; here an epoch follows from the rates of both phases.",
-        "Its validation phase (20 % of the data) is not counted: its text tells of the testing "
-        "phase only.",
-        "It reduced with Horovod over NCCL; here the suite's all-reduce, and Horovod over Gloo "
-        "for the fusion buffer.",
-        "Half of its time GPUs waited for input that Python made while they trained; here "
-        "examples are made up unless --input names converted patches.",
-        "In the small form the accelerator is emulated, and variables, buffers and links are "
-        "scaled.",
-    ),
-    show=_show,
-)
+CLAIX = published("claix", _show)

@@ -18,7 +18,6 @@ from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
@@ -27,22 +26,15 @@ from analysis.published.study import (
     marks_from,
     over_base,
     plot_panels,
+    published,
+    texts_of,
 )
 from analysis.stats.points import mean_rate
 from analysis.wording import number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 
-TABLE = (
-    "Rates of all workers, mean of the launches. Kept: over the mean rate behind the deepest port, "
-    "with its interval. Lost: packets that ports dropped, per thousand segments sent. Spread: the "
-    "95th percentile of steps over their median."
-)
-CAPTION = (
-    "Rate relative to that behind the deepest port, by what is sent and by congestion control; "
-    "small circles are launches, bars 95 % intervals, with an arrow where one leaves the axis. At "
-    "1 a shallow port costs nothing."
-)
+TEXTS = texts_of("incast")
 
 #: Congestion controls in the order of the panels.
 NAMES = {"cubic": "CUBIC", "reno": "Reno", "bbr": "BBR"}
@@ -62,13 +54,13 @@ def _show(cases: Sequence[Case]) -> Shown:
     figure = StudyFigure(
         name="kept-behind-shallow-ports",
         title="What a shallow port leaves of the rate",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(rows),
         data=data_of(rows),
     )
     return Shown(
         sentences=[*_sentences(rows), *_missing(rows)],
-        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        tables=[StudyTable(rows=_text(rows), caption=TEXTS["table"])],
         figures=[figure],
     )
 
@@ -168,16 +160,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     )
 
 
-INCAST = PublishedStudy(
-    name="incast",
-    source="none for TensorFlow. Phanishayee and others, Measurement and Analysis of TCP "
-    "Throughput Collapse in Cluster-based Storage Systems, FAST 2008, describe the collapse where "
-    "many servers answer one client at once.",
-    differences=(
-        "Ports are queues of the emulated switch, each with a buffer of its own; switches share "
-        "theirs among busy ports.",
-        "4 hosts send at most 3 at a time to a port; racks have tens of senders.",
-        "The least retransmission timeout is Linux's 200 ms.",
-    ),
-    show=_show,
-)
+INCAST = published("incast", _show)

@@ -28,12 +28,14 @@ from analysis.figures.style import (
     style,
 )
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
     intervals,
+    launched,
     model_name,
+    published,
+    texts_of,
 )
 from analysis.stats.statistics import estimate
 from analysis.wording import number, rate_text, ratio
@@ -41,18 +43,7 @@ from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
 
-TABLE = (
-    "Of one step, milliseconds: what the device computes, what the busiest link needs for the "
-    "bytes, and what was measured, with its interval. Both times overlap as far as they can; "
-    "share is that of compute in the step. "
-    "Rates of all workers: mean and highest launch. Precision is that of the published speed; "
-    "gradients travel in float32."
-)
-CAPTION = (
-    "Of one step, on a logarithmic scale: what the device computes, what the busiest link needs "
-    "for the bytes, and what was measured (small circles: launches). A step that ends where "
-    "compute ends hides its transfer; where transfer lies to the right, the link decides."
-)
+TEXTS = texts_of("network")
 
 #: Two numbers are the same speed if they differ by less than this share.
 _SAME = 0.01
@@ -65,7 +56,7 @@ _ROW_HEIGHT, _AROUND = 0.22, 1.4
 
 
 def _show(cases: Sequence[Case]) -> Shown:
-    points = [point for case in cases for point in case.points if len(point.rates)]
+    points = launched(cases)
     sending = [point for point in points if point.experiment.strategy.communicates()]
     rows = pd.DataFrame([_row(point) for point in sending])
     if rows.empty:
@@ -74,13 +65,13 @@ def _show(cases: Sequence[Case]) -> Shown:
     figure = StudyFigure(
         name="compute-and-transfer",
         title="Compute beside transfer",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(rows),
         data=data_of(rows.rename(columns={"steps_ms": "launches"})).rename(
             columns={"launches": "steps_ms"}
         ),
     )
-    table = StudyTable(rows=_text(rows), caption=TABLE)
+    table = StudyTable(rows=_text(rows), caption=TEXTS["table"])
     return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
 
 
@@ -194,22 +185,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-NETWORK = PublishedStudy(
-    name="network",
-    source="Salvaris, Distributed Deep Learning: effects of network, model and precision; 345 "
-    "experiments on clusters of 8 hosts with four K80, P40, P100 or V100 each. Its text has no "
-    "numbers.",
-    differences=(
-        "Speeds of emulated devices are published ones of a single device (TensorFlow benchmarks, "
-        "May 2017; NVIDIA Deep Learning Examples, 2020): other software than the original's, and "
-        "of the V100 other batches than 64.",
-        "P40 and MobileNet V2 are missing, because no speed of them was found in those sources; so "
-        "is VGG16 on K80, whose published batch is 32.",
-        "2 workers with a link each stand for 32 devices in hosts of four.",
-        "The original reduced with Horovod over NCCL or Intel MPI; here the suite's all-reduce "
-        "sends buckets while later gradients are computed.",
-        "In the small form variables and links are 32 times smaller, and links are named by what "
-        "they stand for.",
-    ),
-    show=_show,
-)
+NETWORK = published("network", _show)

@@ -23,15 +23,17 @@ from analysis.figures.style import (
     INK,
 )
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
     beside_base,
+    launched,
     marks_from,
     model_name,
     over_base,
     plot_panels,
+    published,
+    texts_of,
 )
 from analysis.stats.findings import highest
 from analysis.stats.points import mean_rate
@@ -40,37 +42,27 @@ from analysis.wording import number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
 
+TEXTS = texts_of("osu")
+
 #: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.
 PUBLISHED = pd.read_csv(Path(__file__).with_name("osu.csv"))
 
 #: Hosts of the published speed-ups.
 MOST_THERE = 8
 
-HOST = (
-    "One host: processes and threads of each, and the batch of all its processes. The original "
-    "measured 1 x 28, 2 x 14 and 4 x 7 with a batch of 128; its best rates were 22.97 (ResNet50; "
-    "23.34 with 2 x 14), 19.46 (InceptionV3) and 8.57 (VGG16) images/s with 4 x 7."
-)
-SCALING = (
-    "Efficiency: speed-up over one host with the same model and scaling, over the number of hosts, "
-    "with its interval. There: published efficiency of 8 hosts with processors, and with GPUs."
-)
-CAPTION = (
-    "Speed-up over one host, a panel for each model; small circles are launches, bars 95 % "
-    "intervals. Crosses: published on 8 hosts with processors, weak scaling; plus signs: strong."
-)
-
 #: Begins every curve.
 ONE_HOST = pd.DataFrame([{"hosts": 1, "speed_up": 1.0, "low": 1.0, "high": 1.0, "launches": ()}])
 
 
 def _show(cases: Sequence[Case]) -> Shown:
-    points = [point for case in cases for point in case.points if len(point.rates)]
+    points = launched(cases)
     tables, figures = [], []
     alone = filter(_is_on_one_host, points)
     computed = [point for point in alone if point.experiment.workload.emulated is None]
     if computed:
-        tables.append(StudyTable(rows=_host_table(computed), title="One host", caption=HOST))
+        tables.append(
+            StudyTable(rows=_host_table(computed), title="One host", caption=TEXTS["host"])
+        )
     rows = pd.DataFrame(
         _row(point, base)
         for point, base in beside_base(points, _is_on_one_host, _trained)
@@ -78,7 +70,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
     if not rows.empty:
         told = _scaling_table(rows)
-        tables.append(StudyTable(rows=told, title="More hosts", caption=SCALING))
+        tables.append(StudyTable(rows=told, title="More hosts", caption=TEXTS["scaling"]))
         figures.append(_figure(rows))
     return Shown(
         sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],
@@ -201,7 +193,7 @@ def _figure(rows: pd.DataFrame) -> StudyFigure:
     return StudyFigure(
         name="speed-up-over-hosts",
         title="Speed-up over hosts",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(rows),
         data=data_of(rows),
     )
@@ -232,19 +224,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return plot_panels(panels, ticks, ("hosts", "speed-up"), draw_beside, wanted=MOST_THERE)
 
 
-OSU = PublishedStudy(
-    name="osu",
-    source="Chen, Liu, Isaacson, Xu, CSE 5194.01 Lab 2: TF_Horovod, Ohio State University 2020: "
-    "ResNet50, InceptionV3 and VGG16 on IMDB-WIKI, 1 to 8 hosts of OSC Owens. Rates of strong "
-    "scaling are in its figures only; its text has speed-ups.",
-    differences=(
-        "The original's hosts had 28 cores; here a host's cores are divided by 1, 2 and 4.",
-        "Its speed-up of VGG16 on GPUs is above 8 (10.5), so its single host is doubtful.",
-        "It reduced with Horovod over MVAPICH2; here the suite's all-reduce, Horovod over Gloo "
-        "and synchronous servers.",
-        "In the small form one host trains small images for real, and several hosts emulate "
-        "accelerators at the speed of the original's hosts; age is learned from made-up images "
-        "unless --input names converted ones.",
-    ),
-    show=_show,
-)
+OSU = published("osu", _show)

@@ -25,17 +25,20 @@ from analysis.figures.style import (
     style,
 )
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
     marks_from,
     model_name,
     plot_panels,
+    published,
+    texts_of,
 )
 from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import number, ratio, with_interval
+
+TEXTS = texts_of("pcad")
 
 #: Images of an epoch of TinyImageNet-200.
 EPOCH = 100_000
@@ -51,34 +54,26 @@ MODELS: Mapping[str, str] = {
     "quadratic, of the logarithm": f"log_{LINEAR} + I(batch ** 2) + I(hosts ** 2)",
 }
 
-TIMES = (
-    "Seconds of an epoch of 100,000 images, from the rate of the measured steps: mean of the "
-    "launches, with its interval from three launches on. sync exchanges gradients after every "
-    "batch, ctl after four. An empty cell was not measured."
-)
-FITS = (
-    "Ordinary least squares over all launches, with all interactions of two factors. Small p "
-    "speak against the model: against normal residuals (Shapiro and Wilk), and against residuals "
-    "that vary alike everywhere (Breusch and Pagan). Standard deviation and AIC of the logarithm "
-    "are in its own unit."
-)
-VARIANCE = "Type II sums of squares; share is that of the sum of all."
-
 
 def _show(cases: Sequence[Case]) -> Shown:
     launches = pd.DataFrame([*_launches(cases)])
     if launches.empty:
         return Shown()
-    times = StudyTable(rows=_times(launches), title="Time of an epoch", caption=TIMES)
+    times = StudyTable(rows=_times(launches), title="Time of an epoch", caption=TEXTS["times"])
     figures = [_time_figure(launches)]
     settings = launches[["model", "loop", "batch", "hosts"]].drop_duplicates()
     if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
         told = "Too few settings were measured to fit models of the time."
         return Shown(sentences=[told], tables=[times], figures=figures)
     fitted = {name: fit_linear(launches, formula) for name, formula in MODELS.items()}
-    tables = [times, StudyTable(rows=_fits(fitted), title="Models of the time", caption=FITS)]
+    tables = [
+        times,
+        StudyTable(rows=_fits(fitted), title="Models of the time", caption=TEXTS["fits"]),
+    ]
     tables += [
-        StudyTable(rows=_anova(model), title=f"Analysis of variance, {name}", caption=VARIANCE)
+        StudyTable(
+            rows=_anova(model), title=f"Analysis of variance, {name}", caption=TEXTS["variance"]
+        )
         for name, model in fitted.items()
     ]
     return Shown(
@@ -258,19 +253,4 @@ def _drawn_residuals(fitted: Mapping[str, LinearModel]) -> Figure:
     return figure
 
 
-PCAD = PublishedStudy(
-    name="pcad",
-    source="Brumati, Gulart, de Matos, Performance Evaluation of TensorFlow Parallel Strategies "
-    "for Deep Learning Training on HPC Clusters: ResNet50 and EfficientNetB0 on TinyImageNet-200, "
-    "1 to 3 hosts with an RTX 4070 each, 36 settings of 5 launches. Its text has no numbers.",
-    differences=(
-        "sync is stock_allreduce, TensorFlow's own step and exchange, instead of model.fit(), "
-        "which Keras 3 does not run on several hosts.",
-        "ctl is the suite's loop with the gradients of four batches and TensorFlow's one pack.",
-        "Whole epochs were trained there; here an epoch is 100,000 images at the measured rate.",
-        "In the small form accelerators are emulated, in the ratios of times that were measured on "
-        "processors; gradients have their real sizes, with 1000 classes as in the "
-        "original's 25.6 and 5.3 million parameters.",
-    ),
-    show=_show,
-)
+PCAD = published("pcad", _show)

@@ -28,15 +28,17 @@ from analysis.figures.style import (
 )
 from analysis.published.network import device_name
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
     StudyTable,
     beside_base,
     intervals,
+    launched,
     marks_from,
     model_name,
     over_base,
+    published,
+    texts_of,
 )
 from analysis.stats.points import mean_rate
 from analysis.wording import number, ratio, with_interval
@@ -44,14 +46,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
 
-TABLE = (
-    "Rates of all workers, mean and highest launch. Relative: over the mean rate with synthetic "
-    "images, with its interval. Wait: share of a step in which a worker waits for its batch."
-)
-CAPTION = (
-    "Rate relative to that with synthetic images, by model and device; small circles are launches, "
-    "bars 95 % intervals, with an arrow where one leaves the axis. At 1 reading costs nothing."
-)
+TEXTS = texts_of("storage")
 
 #: Of the axis; an interval of few launches may reach further.
 MOST = 1.2
@@ -61,7 +56,7 @@ _ROW_HEIGHT, _AROUND = 0.24, 1.3
 
 
 def _show(cases: Sequence[Case]) -> Shown:
-    points = [point for case in cases for point in case.points if len(point.rates)]
+    points = launched(cases)
     rows = pd.DataFrame([*_rows(points)])
     if rows.empty:
         told = "Nothing can be held against synthetic images: state --input synthetic and others."
@@ -70,13 +65,13 @@ def _show(cases: Sequence[Case]) -> Shown:
     figure = StudyFigure(
         name="relative-to-synthetic",
         title="What reading costs",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(rows),
         data=data_of(rows),
     )
     return Shown(
         sentences=[*_sentences(rows)],
-        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        tables=[StudyTable(rows=_text(rows), caption=TEXTS["table"])],
         figures=[figure],
     )
 
@@ -175,17 +170,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-STORAGE = PublishedStudy(
-    name="storage",
-    source="Salvaris, Distributed Deep Learning: effects of storage and of data type; ResNet50 in "
-    "three frameworks, V100, batch 64, local disks, NFS and Blob storage. Its text has no numbers.",
-    differences=(
-        "One framework, TensorFlow; the original also compared PyTorch and Keras.",
-        "Storage is what the paths are on that --input names; the small form reads from the local "
-        "disk only, and its files fit into memory, so a disk is read once.",
-        "In the small form devices are emulated at published speeds, and both workers decode "
-        "images with the two cores of one machine.",
-        "Speeds in mixed precision are published ones; gradients travel in float32.",
-    ),
-    show=_show,
-)
+STORAGE = published("storage", _show)

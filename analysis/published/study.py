@@ -1,14 +1,16 @@
 """What is shown of a study from the literature, beside its published numbers.
 
-Decides the form only: what launches are held against, and how curves stand in panels.  What each
-study shows, and what sets it apart from the original, is decided in its module.
+Decides the form only: what launches are compared with, and how curves stand in panels.  What each
+study shows is decided in its module; what is said of it stands in `studies.toml`.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,6 +25,8 @@ from analysis.stats.statistics import compare, estimate
 from analysis.wording import with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
+
+_TEXTS = Path(__file__).with_name("studies.toml")
 
 #: Inches: around panels, and of each row of them.
 _AROUND, _PANEL = 1.0, 2.6
@@ -76,6 +80,23 @@ class PublishedStudy:
     source: str
     differences: tuple[str, ...]
     show: Callable[[Sequence[Case]], Shown]
+
+
+def texts_of(name: str) -> Mapping[str, Any]:
+    """What is said of a study, by what it is said of (`studies.toml`)."""
+    return tomllib.loads(_TEXTS.read_text(encoding="utf-8"))[name]
+
+
+def published(name: str, show: Callable[[Sequence[Case]], Shown]) -> PublishedStudy:
+    """The study of a sweep's name, with what is said of it."""
+    texts = texts_of(name)
+    differences = tuple(texts["differences"])
+    return PublishedStudy(name=name, source=texts["source"], differences=differences, show=show)
+
+
+def launched(cases: Sequence[Case]) -> list[Point]:
+    """The points of all cases that have a rate."""
+    return [point for case in cases for point in case.points if len(point.rates)]
 
 
 def model_name(experiment: Experiment) -> str:

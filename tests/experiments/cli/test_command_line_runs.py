@@ -9,7 +9,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.experiments.cli.test_run_one import DEALING_WORDS, WIRE, WIRE_WORDS
 
 from experiments import surroundings
 from experiments.cli import settle
@@ -26,6 +25,7 @@ from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServer
 from ps_allreduce.point.workload import Precision
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
+from tests.experiments.cli.test_run_one import DEALING_WORDS, WIRE, WIRE_WORDS
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher, bad_run, ok_run
 
