@@ -1,4 +1,4 @@
-"""What can be stated about hosts, whichever launcher finds them, and how settings are declared.
+"""What can be stated about hosts, whichever launcher finds them.
 
 Decides which settings there are, what help says of them, and which of them every launcher
 understands.  Which of the others a launcher understands is decided in its room of `sites`; how they
@@ -7,10 +7,10 @@ are typed follows from their declarations (`launchers.cli.options`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
+from ps_allreduce.declared import setting
 from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, Traffic
 
 #: In the place of a launcher's name: whichever fits this machine.
@@ -18,39 +18,6 @@ AUTO = "auto"
 
 #: What every launcher understands.
 COMMON_SETTINGS = frozenset({"launcher", "results", "allow_login_node", "interface", "mixed_hosts"})
-
-#: Of a field: what makes it an option.
-DECLARED = "declared"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """What a setting says of itself.
-
-    Attributes:
-        text: for help.
-        unit: how a value is written, where its type does not tell.
-        usual: help shows it without being asked for all options.
-        instead: the default that holds where None stands for it.
-    """
-
-    text: str
-    unit: str = ""
-    usual: bool = False
-    instead: object = None
-
-
-def setting(
-    text: str,
-    default: object = None,
-    *,
-    unit: str = "",
-    usual: bool = False,
-    instead: object = None,
-) -> Any:
-    """A field of a dataclass of settings that can be stated on the command line."""
-    declared = Declared(text=text, unit=unit, usual=usual, instead=instead)
-    return field(default=default, metadata={DECLARED: declared})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

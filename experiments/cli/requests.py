@@ -16,8 +16,9 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Threads
 from experiments.studies.study import Study
 from experiments.sweep.sweep import Profile
-from launchers.settings import LauncherSettings, option_of, setting
+from launchers.settings import LauncherSettings, option_of
 from launchers.sites.kinds import network_of, site_kind
+from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.point.measurement import (
@@ -44,9 +45,11 @@ class SpreadRequest:
         workers_per_host: every number is a spread of its own, in ascending order.
     """
 
-    workers_per_host: tuple[int, ...] | None = None
-    ps_per_host: int | None = None
-    coordinator: Coordinator | None = None
+    workers_per_host: tuple[int, ...] | None = setting(
+        "Workers on a host, where there are several.", unit="counts", instead=1, usual=True
+    )
+    ps_per_host: int | None = setting("At most so many servers on a host.")
+    coordinator: Coordinator | None = setting("Host of the chief.", instead="first_worker")
 
     @property
     def is_axis(self) -> bool:
@@ -316,13 +319,16 @@ class RunRequest:
     """
 
     strategy: type[AnyStrategy]
-    num_workers: int = 1
-    cores_per_worker: int = 1
-    threads_per_worker: int = 1
+    num_workers: int = setting("Workers.", 1, usual=True)
+    cores_per_worker: int = setting("Cores of every worker.", 1, usual=True)
+    threads_per_worker: int = setting("TensorFlow's threads of every worker.", 1, usual=True)
     profile: Profile
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
-    weights: Path | None = None
+    weights: Path | None = setting(
+        "Save the weights to this .npz file: 0000 ... at the end, initial/0000 ... at first.",
+        usual=True,
+    )
     launcher: LauncherSettings
     spread: SpreadRequest
     workload: WorkloadRequest

@@ -1,28 +1,27 @@
 """The options about what is trained: model, data and how they are read, accelerator.
 
-Decides names, help, defaults, and how data and emulated accelerators are spelled; what the values
-mean is decided in `models.workload_request`.
+Decides how data and emulated accelerators are spelled; what there is, and what the values mean, is
+decided in `models.workload_request`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import click
-
-from experiments.models.model_text import EXAMPLES, parse_argument
+from experiments.models.model_text import parse_argument
 from experiments.models.workload_request import WorkloadRequest
-from launchers.cli.options import RareOption, given_option, option_group, stated_option
-from launchers.cli.types import WHOLE, Parsed, one_of, parse_decimal
+from launchers.cli.options import declared_options, option_group, together
+from launchers.cli.types import Parsed, parse_decimal
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.inputs.data import Digits, InputFiles, RecordFiles, Synthetic
-from ps_allreduce.point.inputs.data_set import Cache, Pipeline
+from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.inputs.image_files import PREFIX, ImageFiles
-from ps_allreduce.point.resources import Device
-from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling
+from ps_allreduce.point.workload import EmulatedCompute
 
 
 def parse_emulate(text: str) -> EmulatedCompute:
@@ -102,101 +101,21 @@ def parse_input(text: str) -> Synthetic | Digits | InputFiles:
     return found.found_in(Path(folder))
 
 
+_UNITS: Mapping[str, Any] = {
+    "name=value": Parsed("name=value", parse_argument),
+    "input": Parsed("synthetic, digits, folder or images:folder", parse_input),
+    "passes": Parsed("forward,backward in s", parse_emulate),
+    "factors": Parsed("worker:factor,...", parse_factors),
+    "jitter": Parsed("distribution:variation[:seed]", parse_jitter),
+}
+
 #: For the function that makes the user's own model; each argument is one text.
-MODEL_ARGS = click.option(
-    "--model-arg",
-    "model_args",
-    cls=RareOption,
-    type=Parsed("name=value", parse_argument),
-    multiple=True,
-    help="An argument for the function of your own model; as often as needed.",
-)
+MODEL_ARGS = together(*declared_options(WorkloadRequest, "model_args", units=_UNITS))
 
-_PIPELINE = option_group(
-    "pipeline",
-    Pipeline,
-    click.option(
-        "--ordered-input",
-        "ordered",
-        cls=RareOption,
-        is_flag=True,
-        help="Of input files: the same examples in the same step for every number of workers.",
-    ),
-    stated_option(
-        "--parallel-reads", WHOLE, "Input files that are read at once.", "tf.data decides"
-    ),
-    stated_option("--parallel-maps", WHOLE, "Images that are decoded at once.", "tf.data decides"),
-    given_option(
-        "--prefetch", WHOLE, "Of input files: batches made beforehand.", Pipeline().prefetch
-    ),
-    given_option("--cache", one_of(Cache), "Where images are kept once decoded.", Cache.NONE),
-    given_option(
-        "--shuffle",
-        WHOLE,
-        "Of input files: the next example is drawn from so many; 0: from one.",
-        Pipeline().shuffle,
-    ),
-    click.option(
-        "--flips", cls=RareOption, is_flag=True, help="Mirror half of the images of input files."
-    ),
-)
-
+#: Gives a command the parameter `workload: WorkloadRequest`.
 WORKLOAD = option_group(
     "workload",
     WorkloadRequest,
-    stated_option(
-        "--model",
-        str,
-        "SmallCNN, SmallViT, SmallGPT, any name in keras.applications such as ResNet50; your own, "
-        f"as {EXAMPLES}; with --emulate also BERT-base or Tensors-N-xMB.  `python -m experiments "
-        "models` lists all names.",
-        usual=True,
-    ),
-    MODEL_ARGS,
-    stated_option("--image-size", WHOLE, "Pixels of the square images."),
-    stated_option("--num-classes", WHOLE, "Of the images.", 10),
-    stated_option(
-        "--batch-per-worker", WHOLE, "Examples of one forward and backward pass.", usual=True
-    ),
-    given_option(
-        "--scaling",
-        one_of(Scaling),
-        "With more workers each keeps the batch (weak), or all share it (strong).",
-        Scaling.WEAK,
-    ),
-    stated_option("--accumulation", WHOLE, "Batches per exchange of gradients.", 1),
-    click.option(
-        "--input",
-        "inputs",
-        type=Parsed("synthetic, digits, folder or images:folder", parse_input),
-        multiple=True,
-        help="What is trained with: a folder of TFRecord files, or of folders of images; a sweep "
-        "takes as many as are to be compared.  [default: digits]",
-    ),
-    _PIPELINE,
-    stated_option(
-        "--emulate",
-        Parsed("forward,backward in s", parse_emulate),
-        "Emulate an accelerator that takes so long per batch.",
-        usual=True,
-    ),
-    stated_option(
-        "--worker-factors",
-        Parsed("worker:factor,...", parse_factors),
-        "With --emulate: these workers, counted from 0, take so many times as long.",
-    ),
-    stated_option(
-        "--jitter",
-        Parsed("distribution:variation[:seed]", parse_jitter),
-        "With --emulate: every step of every worker takes so much more or less, with mean 1; "
-        f"distributions {', '.join(Distribution)}.",
-    ),
-    stated_option("--precision", one_of(Precision), "Of forward and backward pass.", "float32"),
-    given_option(
-        "--device",
-        one_of(Device),
-        "Where workers compute; a worker has one GPU.",
-        "cpu",
-        usual=True,
-    ),
+    *declared_options(WorkloadRequest, units=_UNITS),
+    option_group("pipeline", Pipeline, *declared_options(Pipeline)),
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from experiments.models.model_text import is_own
+from experiments.models.model_text import EXAMPLES, is_own
 from experiments.studies.defaults import OwnTraining, default_workload
 from launchers.settings import option_of
+from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.accelerators import Jitter
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import UNSTATED, Data, Digits, InputFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Pipeline, Target
@@ -39,19 +40,54 @@ class WorkloadRequest:
         inputs: what is trained with; every one makes points of its own in a sweep.
     """
 
-    model: str | OwnTraining | None = None
-    model_args: tuple[str, ...] = field(default=(), metadata=LATER)
-    image_size: int | None = None
-    num_classes: int | None = None
-    batch_per_worker: int | None = None
-    accumulation: int | None = None
-    inputs: tuple[StatedInput, ...] = ()
-    emulate: EmulatedCompute | None = None
-    precision: Precision | None = None
-    device: Device = Device.CPU
-    worker_factors: tuple[float, ...] | None = field(default=None, metadata=LATER)
-    jitter: Jitter | None = field(default=None, metadata=LATER)
-    scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
+    model: str | OwnTraining | None = setting(
+        "SmallCNN, SmallViT, SmallGPT, any name in keras.applications such as ResNet50; your own, "
+        f"as {EXAMPLES}; with --emulate also BERT-base or Tensors-N-xMB.  `python -m experiments "
+        "models` lists all names.",
+        unit="text",
+        usual=True,
+    )
+    model_args: tuple[str, ...] = setting(
+        "An argument for the function of your own model; as often as needed.",
+        (),
+        unit="name=value",
+        option="--model-arg",
+        metadata=LATER,
+    )
+    image_size: int | None = setting("Pixels of the square images.")
+    num_classes: int | None = setting("Of the images.", instead=10)
+    batch_per_worker: int | None = setting("Examples of one forward and backward pass.", usual=True)
+    accumulation: int | None = setting("Batches per exchange of gradients.", instead=1)
+    inputs: tuple[StatedInput, ...] = setting(
+        "What is trained with: a folder of TFRecord files, or of folders of images; a sweep takes "
+        "as many as are to be compared.",
+        (),
+        unit="input",
+        option="--input",
+        instead="digits",
+        usual=True,
+    )
+    emulate: EmulatedCompute | None = setting(
+        "Emulate an accelerator that takes so long per batch.", unit="passes", usual=True
+    )
+    precision: Precision | None = setting("Of forward and backward pass.", instead="float32")
+    device: Device = setting("Where workers compute; a worker has one GPU.", Device.CPU, usual=True)
+    worker_factors: tuple[float, ...] | None = setting(
+        "With --emulate: these workers, counted from 0, take so many times as long.",
+        unit="factors",
+        metadata=LATER,
+    )
+    jitter: Jitter | None = setting(
+        "With --emulate: every step of every worker takes so much more or less, with mean 1; "
+        f"distributions {', '.join(Distribution)}.",
+        unit="jitter",
+        metadata=LATER,
+    )
+    scaling: Scaling = setting(
+        "With more workers each keeps the batch (weak), or all share it (strong).",
+        Scaling.WEAK,
+        metadata=LATER,
+    )
     pipeline: Pipeline = field(default=Pipeline(), metadata=LATER)
 
     def __post_init__(self) -> None:

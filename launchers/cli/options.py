@@ -34,23 +34,23 @@ from launchers.cli.types import (
     named,
     one_of,
     parse_decimal,
+    size_text,
 )
 from launchers.settings import (
     AUTO,
     COMMON_SETTINGS,
-    DECLARED,
-    Declared,
     LauncherSettings,
     option_of,
 )
 from launchers.sites.kinds import SITES, site_kind
+from ps_allreduce.declared import DECLARED, Declared
 from ps_allreduce.terminal import echo
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
 
 #: How values are written that their type does not tell.
-UNITS: Mapping[str, Parsed[Any]] = {
+UNITS: Mapping[str, Any] = {
     "rate": RATE,
     "delay": DELAY,
     "size": SIZE,
@@ -61,6 +61,8 @@ UNITS: Mapping[str, Parsed[Any]] = {
     "words": WORDS,
     "counts": COUNTS,
     "s": Parsed("s", parse_decimal),
+    "ms": Parsed("ms", parse_decimal),
+    "text": str,
 }
 
 #: Those whose text holds all values of a tuple.
@@ -140,29 +142,6 @@ def option_group(parameter: str, cls: type[Any], *options: Decorator[Any]) -> De
     return decorate
 
 
-def option(
-    name: str, kind: Any, text: str, *, usual: bool = False, **settings: Any
-) -> Decorator[Any]:
-    """An option, rare unless it is said to be usual."""
-    cls = click.Option if usual else RareOption
-    return click.option(name, cls=cls, type=kind, help=text, **settings)
-
-
-def stated_option(
-    name: str, kind: Any, text: str, default: object = None, *, usual: bool = False
-) -> Decorator[Any]:
-    """An option that is None unless it is stated; help shows the default that holds then."""
-    shown = "" if default is None else f"  [default: {default}]"
-    return option(name, kind, text + shown, usual=usual)
-
-
-def given_option(
-    name: str, kind: Any, text: str, default: object, *, usual: bool = False
-) -> Decorator[Any]:
-    """An option that has its default where it is not stated."""
-    return option(name, kind, text, usual=usual, default=default, show_default=True)
-
-
 def together(*decorators: Decorator[Any]) -> Decorator[Any]:
     """Several groups or options as one decorator, in the order in which help shows them."""
 
@@ -175,40 +154,50 @@ def together(*decorators: Decorator[Any]) -> Decorator[Any]:
 
 
 def declared_options(
-    cls: type[Any], *names: str, begin: Callable[[str], str] = lambda _: ""
+    cls: type[Any],
+    *names: str,
+    begin: Callable[[str], str] = lambda _: "",
+    default: Callable[[str], object] = lambda _: None,
+    units: Mapping[str, Any] | None = None,
 ) -> list[Decorator[Any]]:
     """The options of those fields of a dataclass that are declared as settings, in their order.
 
     Args:
         names: of some of them; none for all.
         begin: what the help of a setting begins with.
+        default: what holds where None stands for it, and the setting does not tell.
+        units: how values are written besides `UNITS`.
     """
-    hints = get_type_hints(cls)
+    hints, known = get_type_hints(cls), {**UNITS, **(units or {})}
     return [
-        _declared(each, hints[each.name], begin(each.name))
+        _declared(each, hints[each.name], begin(each.name), default(each.name), known)
         for each in fields(cls)
         if DECLARED in each.metadata and (not names or each.name in names)
     ]
 
 
-def _declared(setting: Field[Any], hint: Any, begin: str) -> Decorator[Any]:
+def _declared(
+    setting: Field[Any], hint: Any, begin: str, default: object, units: Mapping[str, Any]
+) -> Decorator[Any]:
     """The option of a setting, whose type follows from its unit, else from that of the field."""
     own: Declared = setting.metadata[DECLARED]
-    instead = "" if own.instead is None else f"  [default: {own.instead}]"
-    words, text = (option_of(setting.name), setting.name), f"{begin}{own.text}{instead}"
-    cls = click.Option if own.usual else RareOption
-    if hint is bool:
-        return click.option(*words, cls=cls, is_flag=True, help=text)
-    (kind,) = {each for each in get_args(hint) or (hint,) if each not in (NoneType, ...)}
+    instead = default if own.instead is None else own.instead
+    shown = size_text(instead) if own.unit == "size" and isinstance(instead, int) else instead
+    ends = "" if shown in (None, "", False) else f"  [default: {shown}]"
+    words = (own.option or option_of(setting.name), setting.name)
+    settings = {"cls": click.Option if own.usual else RareOption, "help": begin + own.text + ends}
+    kind, *_ = [each for each in get_args(hint) or (hint,) if each not in (NoneType, ...)]
+    if kind is bool:
+        as_stated = lambda _, __, stated: stated or setting.default  # noqa: E731
+        return click.option(*words, is_flag=True, callback=as_stated, **settings)
     several = get_origin(hint) is tuple and own.unit not in WHOLE_TUPLES
     return click.option(
         *words,
-        cls=cls,
-        type=UNITS.get(own.unit) or _type_of(kind),
-        help=text,
+        type=units.get(own.unit) or _type_of(kind),
         multiple=several,
-        default=None if several else setting.default,
+        default=None if several else getattr(setting.default, "value", setting.default),
         show_default=setting.default not in (None, ()),
+        **settings,
     )
 
 

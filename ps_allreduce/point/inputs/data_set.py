@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ps_allreduce.declared import setting
 from ps_allreduce.errors import RecordFormatError, UserError, at_least, at_most
 from ps_allreduce.serialization import Columns, changed_parts, column, from_json, parse_json
 
@@ -172,13 +173,24 @@ class Pipeline(Columns):
             those of the data.
     """
 
-    ordered: bool = field(default=False, metadata=column("ordered_input"))
-    parallel_reads: int | None = None
-    parallel_maps: int | None = None
-    prefetch: int = 2
-    cache: Cache = Cache.NONE
-    shuffle: int = 2048
-    flips: bool = False
+    ordered: bool = setting(
+        "Of input files: the same examples in the same step for every number of workers.",
+        False,
+        option="--ordered-input",
+        metadata=column("ordered_input"),
+    )
+    parallel_reads: int | None = setting(
+        "Input files that are read at once.", instead="tf.data decides"
+    )
+    parallel_maps: int | None = setting(
+        "Images that are decoded at once.", instead="tf.data decides"
+    )
+    prefetch: int = setting("Of input files: batches made beforehand.", 2)
+    cache: Cache = setting("Where images are kept once decoded.", Cache.NONE)
+    shuffle: int = setting(
+        "Of input files: the next example is drawn from so many; 0: from one.", 2048
+    )
+    flips: bool = setting("Mirror half of the images of input files.", False)
     read_size: int | None = field(default=None, metadata=column(None))
 
     def __post_init__(self) -> None:

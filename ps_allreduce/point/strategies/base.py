@@ -13,9 +13,10 @@ from enum import Flag, StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, get_args, get_type_hints
 
+from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.serialization import LATER, Columns, changed_parts
@@ -56,28 +57,47 @@ class Embeddings(StrEnum):
 class StrategySettings:
     """Everything that can be stated about some strategy; None leaves a setting at its default.
 
-    The names are those of the command line (`--num-ps`) and of the columns of results.
+    The names are those of the command line (`--num-ps`) and of the columns of results.  Help begins
+    with the strategies that understand a setting, and ends with the default that these declare.
     """
 
-    num_ps: int | None = None
-    placement: Policy | None = None
-    layout: LayoutKind | None = None
-    split_bytes: int | None = None
-    group_bytes: int | None = None
-    cut_bytes: int | None = None
-    in_flight: int | None = None
-    gradients: WireType | None = None
-    host_aggregation: bool | None = None
-    staleness: int | None = None
-    steps_per_dispatch: int | None = None
-    join_rounds: bool | None = None
-    collective: Collective | None = None
-    bytes_per_pack: int | None = None
-    altered: Altered | None = None
-    fusion_bytes: int | None = None
-    cycle_ms: float | None = None
-    embeddings: Embeddings | None = None
-    table_rows: RowRule | None = None
+    num_ps: int | None = setting("parameter servers.", usual=True, instead="")
+    placement: Policy | None = setting("of variables on servers.", usual=True)
+    layout: LayoutKind | None = setting("servers beside workers, or on other hosts.", usual=True)
+    split_bytes: int | None = setting(
+        "the placement partitioned cuts larger variables.",
+        unit="size",
+        instead=f"{DEFAULT_SPLIT_BYTES // 10**6}MB, less for small models",
+    )
+    group_bytes: int | None = setting(
+        "tensors share a message up to so many bytes; 0: never.", unit="size"
+    )
+    cut_bytes: int | None = setting(
+        "larger tensors are cut into messages of so many bytes; 0: never.", unit="size"
+    )
+    in_flight: int | None = setting("messages in flight at once; 0: no bound.")
+    gradients: WireType | None = setting("format on the wire.")
+    host_aggregation: bool | None = setting("workers of one host send one mean gradient.")
+    staleness: int | None = setting("steps that a worker may be ahead.", instead="no bound")
+    steps_per_dispatch: int | None = setting("steps in one go.")
+    join_rounds: bool | None = setting("wait for all workers after every round of steps.")
+    collective: Collective | None = setting(
+        "algorithm of the collective.", instead="ring; as shipped auto"
+    )
+    bytes_per_pack: int | None = setting(
+        "TensorFlow's packs, not buckets; 0: one pack.", unit="size"
+    )
+    altered: Altered | None = setting("what is done as the suite does it.")
+    fusion_bytes: int | None = setting(
+        "gradients travel together up to so many bytes.", unit="size"
+    )
+    cycle_ms: float | None = setting("time between two looks at what is ready.", unit="ms")
+    embeddings: Embeddings | None = setting(
+        "what is exchanged of tables: all of it, or the rows looked up."
+    )
+    table_rows: RowRule | None = setting(
+        "rows of tables on servers, with sparse embeddings.", instead=RowRule.MODULO
+    )
 
     @property
     def stated(self) -> tuple[str, ...]:
@@ -313,6 +333,15 @@ def _names_in(kind: Any) -> frozenset[str]:
             else {each.name}
         )
     return frozenset(names)
+
+
+def value_of(name: str, settings: Any) -> object:
+    """The field of that name of a dataclass, however deep; None if there is none."""
+    inside = [getattr(settings, each.name) for each in fields(settings)]
+    if name in (each.name for each in fields(settings)):
+        return getattr(settings, name)
+    found = (value_of(name, each) for each in inside if is_dataclass(each))
+    return next((each for each in found if each is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

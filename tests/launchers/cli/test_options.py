@@ -32,8 +32,9 @@ from launchers.cli.types import (
     named,
     one_of,
 )
-from launchers.settings import COMMON_SETTINGS, DECLARED, LauncherSettings, option_of, setting
+from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
 from launchers.sites.kinds import SITES, network_of, site_kind
+from ps_allreduce.declared import DECLARED, setting
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 
