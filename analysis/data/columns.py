@@ -8,6 +8,7 @@ experiment states what was asked for under the same names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pandas.api.types import pandas_dtype
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.point.strategies.base import StrategySettings
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 
@@ -61,14 +63,16 @@ MEANINGS: Mapping[tuple[str, ...], str] = {
     tuple(name for name, _, _ in entries): meaning for entries, meaning in _LINES
 }
 
+#: Settings of strategies whose column has another name.
+_COLUMN_OF = {"gradients": "gradients_on_wire"}
+
 #: What was asked for about the strategy, and what a side may have more of: it makes settings of one
 #: case differ.
-_SETTINGS = """
-strategy num_ps layout placement split_bytes ps_per_host coordinator collective bytes_per_pack
-group_bytes cut_bytes in_flight gradients_on_wire host_aggregation staleness steps_per_dispatch
-join_rounds altered embeddings table_rows fusion_bytes cycle_ms threads_per_worker evaluation
-evaluation_batches
-"""
+SETTINGS = (
+    "strategy",
+    *(_COLUMN_OF.get(each.name, each.name) for each in fields(StrategySettings)),
+    *("ps_per_host", "coordinator", "threads_per_worker", "evaluation", "evaluation_batches"),
+)
 
 #: Conditions that users ask for under a shorter name.
 ASKED = "asked_"
@@ -87,7 +91,7 @@ most_warmup_s least_measured_steps least_measured_s event_steps
 """
 
 
-SETTINGS, CONDITIONS = tuple(_SETTINGS.split()), tuple(_CONDITIONS.split())
+CONDITIONS = tuple(_CONDITIONS.split())
 
 
 def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd.DataFrame:

@@ -131,7 +131,12 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
         "evaluation": own["evaluation"] and f"{own['evaluation']} evaluation",
     }
     shown = {"placement", *differing}
-    return [text for name, text in said.items() if name in shown and text is not None]
+    others = [
+        f"{name.replace('_', ' ')} {own[name]}"
+        for name in SETTINGS
+        if name in differing and name not in (*said, *EXCHANGE, "strategy", "num_ps")
+    ]
+    return [*(text for name, text in said.items() if name in shown and text is not None), *others]
 
 
 def _rows_part(rule: str | None) -> str | None:

@@ -1,5 +1,7 @@
 """What docs/architecture.md says about adding something is true: a copy of the checkout with one of
 each, made with exactly the files that the page names, runs.
+
+Help, lists, a dry run and a report need no TensorFlow; the last test trains.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.goldens.made_sweeps import SWEEPS
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+ROOT = Path(__file__).resolve().parents[1]
 
 STRATEGY = '''"""All-reduce of whole gradients, one after the other."""
 
@@ -133,6 +135,17 @@ def plot_number(case: Case) -> Figure | None:
     return figure
 '''
 
+#: The strategy once more, with a setting.
+WITH_SETTING = STRATEGY.replace('"""Has no settings."""', '"""Has a setting."""').replace(
+    "bool] = True\n", "bool] = True\n\n    half_life: int = 5\n", 1
+)
+
+PAGE = """def _tasks(results: SweepResults) -> list[PagePart]:
+    return [PagePart(sentences=[f"There were {results.block.table['num_tasks'].sum()} tasks."])]
+
+
+"""
+
 #: For each thing, the new files and their text, and the lines that go before a line of a file.
 NEW = {
     "a strategy": {
@@ -143,6 +156,9 @@ NEW = {
     "a model": {},
     "a study": {"experiments/studies/new_strategy.py": STUDY},
     "a figure": {"analysis/figures/number.py": FIGURE},
+    "a page": {},
+    "a setting": {"ps_allreduce/point/strategies/plain_all_reduce.py": WITH_SETTING},
+    "a column": {},
 }
 
 #: For each thing and file, what is replaced by what.
@@ -212,6 +228,32 @@ CHANGED = {
             ),
         ],
     },
+    "a page": {
+        "analysis/report/pages/pages.py": [
+            ("#: Of the whole sweep.\n", f"{PAGE}#: Of the whole sweep.\n"),
+            ('    ("failed", "What', '    ("tasks", "Tasks"): _tasks,\n    ("failed", "What'),
+        ],
+    },
+    "a setting": {
+        "ps_allreduce/point/strategies/base.py": [
+            (
+                "    cycle_ms: float",
+                '    half_life: int | None = setting("steps of half a life.")\n    cycle_ms: float',
+            ),
+        ],
+        "analysis/data/columns.txt": [("cycle_ms:f = ", "cycle_ms:f half_life:i = ")],
+    },
+    "a column": {
+        "analysis/data/rows.py": [
+            (
+                '        "busy": busy',
+                '        "num_tasks": len(record.tasks),\n        "busy": busy',
+            ),
+        ],
+        "analysis/data/columns.txt": [
+            ("hot_shard:f = ", "num_tasks:i = tasks that have told of themselves\nhot_shard:f = "),
+        ],
+    },
 }
 
 
@@ -224,7 +266,7 @@ def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
     assert set(named) == touched
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout, with one of each."""
     copy = tmp_path_factory.mktemp("copy") / "checkout"
@@ -257,19 +299,39 @@ def run(checkout: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_one_of_each_runs_together_and_make_knows_the_study(checkout: Path) -> None:
+def test_help_lists_and_make_know_what_was_added(checkout: Path) -> None:
+    shown = run(checkout, "experiments", "run-one", "--help-all")
+    assert "plain_allreduce: steps of half a life. [default: 5]" in " ".join(shown.split())
+    assert "[here|local|" in shown
+    assert "Linear" in run(checkout, "experiments", "models")
+    assert "new-strategy: One worker against two" in run(checkout, "experiments", "list")
+    done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
+    assert "make new-strategy" in done.stdout
+
+
+def test_a_report_has_the_figure_the_page_and_the_columns(checkout: Path) -> None:
+    SWEEPS["quick"](checkout / "results/quick")
+    run(checkout, "analysis", "report", "results/quick")
+    summary = pd.read_csv(checkout / "results/quick/summary.csv")
+    assert {"half_life", "num_tasks"} <= set(summary)
+    report = (checkout / "results/quick/report.html").read_text(encoding="utf-8")
+    assert f"There were {summary.num_tasks.sum()} tasks." in report
+    assert (checkout / "results/quick/number.png").stat().st_size > 1000
+    assert (checkout / "results/quick/number.csv").read_text().startswith("points")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("need_tensorflow")
+def test_one_of_each_runs_together(checkout: Path) -> None:
     size = ["--image-size", "32", "--batch-per-worker", "2", "--workers", "1,2"]
-    words = ["--launcher", "here", "--model", "Linear", *size, "--allow-login-node"]
-    run(checkout, "experiments", "new-strategy", *words)
+    words = ["--launcher", "here", "--model", "Linear", *size, "--half-life", "3"]
+    run(checkout, "experiments", "new-strategy", *words, "--allow-login-node")
     run(checkout, "analysis", "report", "results/new-strategy")
     summary = pd.read_csv(checkout / "results/new-strategy/summary.csv")
     assert sorted(summary.strategy) == ["plain_allreduce", "single"]
+    assert set(summary.half_life.dropna()) == {3}
     assert set(summary.status) == {"ok"}
     assert set(summary.launcher) == {"here"}
     assert set(summary.model) == {"Linear"}
     report = (checkout / "results/new-strategy/report.html").read_text(encoding="utf-8")
     assert "plain_allreduce" in report
-    assert (checkout / "results/new-strategy/number.png").stat().st_size > 1000
-    assert (checkout / "results/new-strategy/number.csv").read_text().startswith("points")
-    done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
-    assert "make new-strategy" in done.stdout
