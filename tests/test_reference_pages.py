@@ -32,7 +32,7 @@ def test_every_column_is_shown_with_its_type(reference: ModuleType) -> None:
 
 def test_every_command_and_every_option_is_shown(reference: ModuleType) -> None:
     page = "\n".join(reference.command_lines())
-    for word, command in cli.items():
+    for word, command in cli.commands.items():
         assert f"### experiments {word}" in page
         named = [name for each in command.params for name in each.opts if name.startswith("--")]
         assert all(name in page for name in named)

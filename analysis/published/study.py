@@ -84,7 +84,8 @@ class PublishedStudy:
 
 def texts_of(name: str) -> Mapping[str, Any]:
     """What is said of a study, by what it is said of (`studies.toml`)."""
-    return tomllib.loads(_TEXTS.read_text(encoding="utf-8"))[name]
+    texts: Mapping[str, Any] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))[name]
+    return texts
 
 
 def published(name: str, show: Callable[[Sequence[Case]], Shown]) -> PublishedStudy:

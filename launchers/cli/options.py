@@ -185,11 +185,15 @@ def _declared(
     shown = size_text(instead) if own.unit == "size" and isinstance(instead, int) else instead
     ends = "" if shown in (None, "", False) else f"  [default: {shown}]"
     words = (own.option or option_of(setting.name), setting.name)
-    settings = {"cls": click.Option if own.usual else RareOption, "help": begin + own.text + ends}
+    shared: dict[str, Any] = {
+        "cls": click.Option if own.usual else RareOption,
+        "help": f"{begin}{own.text}{ends}",
+    }
     kind, *_ = [each for each in get_args(hint) or (hint,) if each not in (NoneType, ...)]
     if kind is bool:
-        as_stated = lambda _, __, stated: stated or setting.default  # noqa: E731
-        return click.option(*words, is_flag=True, callback=as_stated, **settings)
+        # Unstated is None where that stands for another default.
+        shared["callback"] = lambda _, __, stated: stated or setting.default
+        return click.option(*words, is_flag=True, **shared)
     several = get_origin(hint) is tuple and own.unit not in WHOLE_TUPLES
     return click.option(
         *words,
@@ -197,7 +201,7 @@ def _declared(
         multiple=several,
         default=None if several else getattr(setting.default, "value", setting.default),
         show_default=setting.default not in (None, ()),
-        **settings,
+        **shared,
     )
 
 
