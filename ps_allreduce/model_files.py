@@ -2,7 +2,8 @@
 
 Decides the digest that names the folder of the copies, which names of files are allowed in it, and
 that the folder is there with all of them or not at all.  Which files these are is found out by
-`inspection.model_facts`; how they get onto other hosts is decided in `launchers.run.own_files`.
+`inspection.model_facts`; how they get onto other hosts is decided in
+`launchers.fork_servers.host_servers`.
 """
 
 from __future__ import annotations

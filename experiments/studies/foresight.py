@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.studies.literature.method import QUICK_DEADLINE_S, emulated
+from experiments.studies.study import QUICK_DEADLINE_S, emulated
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study
 from experiments.sweep.sweep import QUICK, Profile

@@ -24,9 +24,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork

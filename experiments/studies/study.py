@@ -1,21 +1,25 @@
 """What a study is: a question to which a sweep is the answer.
 
 Which points there are is decided by each study, in a module beside this one; what they have in
-common is decided in `scope`.
+common is decided in `scope`.  Studies from the literature also share windows of fixed length, and
+emulated accelerators of a published rate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from experiments.data_sets.sample_images import SampleImages
 from experiments.studies.scope import Scope
-from experiments.sweep.sweep import PROFILES, Profile
+from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.models.weights import ScaledModel
+from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySettings
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +101,58 @@ class Study:
     small: SmallForm | None = None
     search: Search | None = None
     calibration: Callable[[Scope], Iterable[Experiment]] | None = None
+
+
+#: Of the time of a step that computes; the backward pass has about twice the operations.
+FORWARD_SHARE = 1 / 3
+
+#: Digits behind the point that stated seconds have; results are named by them.
+DIGITS = 4
+
+#: Seconds of a run, in the small form and on a cluster.
+QUICK_DEADLINE_S, STANDARD_DEADLINE_S = 120.0, 900.0
+
+
+def fixed_profiles(warmup_steps: int, steps: int, launches: int) -> Mapping[str, Profile]:
+    """The small form as stated; on a cluster 10 steps of warm-up, 100 measured ones, 5 launches."""
+    return {
+        QUICK: Profile(
+            name=QUICK,
+            measurement=_measured(warmup_steps, steps),
+            repetitions=launches,
+            deadline_s=QUICK_DEADLINE_S,
+        ),
+        STANDARD: Profile(
+            name=STANDARD,
+            measurement=_measured(10, 100),
+            repetitions=5,
+            deadline_s=STANDARD_DEADLINE_S,
+        ),
+    }
+
+
+def _measured(warmup_steps: int, steps: int) -> Measurement:
+    warmup = FixedWarmup(least_steps=warmup_steps, least_s=0.0)
+    return Measurement(warmup=warmup, measured_steps=steps)
+
+
+def emulated(model: str, *, divisor: int, batch: int, step_s: float) -> Workload:
+    """The gradients of a model, and an accelerator that computes a step in so many seconds."""
+    return Workload(
+        model=ScaledModel(base=model, divisor=divisor),
+        batch_per_worker=batch,
+        emulated=_device(step_s),
+    )
+
+
+def in_precisions(scope: Scope, workload: Workload) -> Iterator[Workload]:
+    """GPUs compute in mixed precision as well."""
+    yield workload
+    if scope.device is Device.GPU and workload.precision is Precision.FLOAT32:
+        yield replace(workload, precision=Precision.MIXED_FLOAT16)
+
+
+def _device(step_s: float) -> EmulatedCompute:
+    """An emulated accelerator that computes a step in so many seconds."""
+    forward_s = round(step_s * FORWARD_SHARE, DIGITS)
+    return EmulatedCompute(forward_s=forward_s, backward_s=round(step_s - forward_s, DIGITS))

@@ -1,7 +1,8 @@
 """The command `tune`, and a tuning before a sweep: from a request to the best setting of each side.
 
-Decides what comes before the first launch, and which files are left.  Which candidates there are,
-which is launched next and what is said of winners is decided in the other modules of this room.
+Decides what comes before the first launch, that both sides are launched in turn until each has used
+its share, which files are left, and what an interruption leaves.  Which candidates there are, which
+is launched next and what is said of winners is decided in the other modules of this room.
 
 Before a sweep, part of its time, equal for both sides, finds their settings.  The sweep measures
 the winners beside the defaults, on launches of its own, which took no part in the choice.
@@ -9,9 +10,11 @@ the winners beside the defaults, on launches of its own, which took no part in t
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from rich.console import Console
 
@@ -26,12 +29,13 @@ from experiments.cli.settle import settled
 from experiments.cli.sweep_command import INTERRUPTED, NO_TIME
 from experiments.studies.defaults import OwnTraining, default_models
 from experiments.sweep.definition import Choices, read_choices, save_definition
-from experiments.sweep.execute import Stop, look_ahead
+from experiments.sweep.execute import Stop, has_time, look_ahead
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
-from experiments.sweep.session import Workplace, open_session
-from experiments.sweep.sweep import PROFILES, QUICK, Sweep
+from experiments.sweep.session import Session, Workplace, open_session, run_once
+from experiments.sweep.sweep import PROFILES, QUICK, PlannedRun, Sweep
 from experiments.tuning import candidates
+from experiments.tuning.halving import Launches, LaunchOutcome, SideStanding, next_side, standings
 from experiments.tuning.outcome import (
     CURSE,
     SideOutcome,
@@ -39,12 +43,124 @@ from experiments.tuning.outcome import (
     render_progress,
     render_side,
 )
-from experiments.tuning.race import Race, run_race
 from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import at_least
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.record.files import write_atomically
+from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.terminal import echo
+
+#: What a launch takes, until the first has told; seconds.
+TYPICAL_S = 8.0
+
+#: No launch is free, even where a clock was set back meanwhile; seconds.
+LEAST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What is tried, and for how long.
+
+    Attributes:
+        sides: the candidates of each side; all take equally many hosts.
+        minutes: of all launches of both sides.
+    """
+
+    sides: tuple[tuple[Experiment, ...], ...]
+    minutes: float
+
+    @property
+    def hosts(self) -> int:
+        """Of every launch."""
+        return num_hosts(self.sides[0][0])
+
+    @property
+    def hosts_text(self) -> str:
+        """`1 host`, `2 hosts`."""
+        return f"{self.hosts} host{'s' * (self.hosts > 1)}"
+
+    @property
+    def share_s(self) -> float:
+        """Hosts times seconds of each side."""
+        return self.minutes * 60 * self.hosts / len(self.sides)
+
+    @property
+    def points(self) -> Mapping[str, Experiment]:
+        """All candidates by their identity."""
+        return {point.experiment_id: point for side in self.sides for point in side}
+
+    def standings(self, launches: Launches) -> list[SideStanding]:
+        """How far each side has come."""
+        sides = [[point.experiment_id for point in side] for side in self.sides]
+        return standings(sides, self.share_s, launches)
+
+
+def run_race(
+    race: Race, session: Session, kept: Sequence[RunRecord]
+) -> tuple[list[SideStanding], Stop | None]:
+    """Make the launches that are missing.
+
+    Args:
+        kept: records of earlier calls.
+
+    Returns:
+        How far each side has come, and why that is not to its end, None if it is.
+    """
+    place, points = session.place, race.points
+    place.listener.begin(_likely(race, race.standings(launches_of(kept))), len(kept))
+    while True:
+        launches = launches_of([*kept, *session.made])
+        sides = race.standings(launches)
+        place.listener.expect(_likely(race, sides))
+        candidate = _next(sides)
+        if candidate is None:
+            return sides, None
+        if not has_time(place.launcher, session.profile):
+            return sides, Stop.NO_TIME
+        repetition = len(launches.get(candidate, ()))
+        run = PlannedRun(experiment=points[candidate], repetition=repetition)
+        if run_once(session, run).status is Status.INTERRUPTED:
+            return sides, Stop.INTERRUPTED
+
+
+def _next(sides: Sequence[SideStanding]) -> str | None:
+    number = next_side(sides)
+    return None if number is None else sides[number].next
+
+
+def _likely(race: Race, sides: Sequence[SideStanding]) -> int:
+    """How many launches are to come, if they take as long as those before."""
+    spent_s = sum(side.spent_s for side in sides)
+    made = sum(len(side.moments) for side in sides)
+    each_s = spent_s / made if made else TYPICAL_S * race.hosts
+    going = [side for side in sides if side.next is not None]
+    return math.ceil(sum(max(0.0, race.share_s - side.spent_s) for side in going) / each_s)
+
+
+def launches_of(records: Sequence[RunRecord]) -> dict[str, list[LaunchOutcome]]:
+    """What the launches of every candidate came to, in their order.
+
+    One that was interrupted says nothing about its candidate; it is made again and not counted.
+    """
+    launches: dict[str, list[LaunchOutcome]] = {}
+    for record in records:
+        if record.status is not Status.INTERRUPTED:
+            launches.setdefault(record.experiment_id, []).append(_outcome_of(record))
+    return launches
+
+
+def _outcome_of(record: RunRecord) -> LaunchOutcome:
+    began, ended = map(datetime.fromisoformat, (record.started_at, record.finished_at))
+    # The first launch on a host waits for its fork server: that is no cost of its setting.
+    bring_up_s = record.phases.bring_up_s or 0.0
+    seconds = max(LEAST_S, (ended - began).total_seconds() - bring_up_s)
+    node_s = seconds * num_hosts(record.experiment)
+    if record.status is Status.OK and record.metrics is not None:
+        return LaunchOutcome(rate=record.metrics.examples_per_sec, node_s=node_s)
+    return LaunchOutcome(rate=None, node_s=node_s, reason=f"{record.status}, {record.reason}")
+
 
 #: The name of the files that are left: all launches, and their figure.
 FILES = "tuning-race"

@@ -19,8 +19,7 @@ from launchers.doctor.checks.speed import slow_links, slower_than_others
 from launchers.doctor.findings import Building, Bursts, Sharing
 from launchers.fork_servers.asking import Answers, ask_hosts, measure_links
 from launchers.fork_servers.client import ForkServerClient
-from launchers.fork_servers.host_servers import HostServers
-from launchers.run.own_files import bring_copies
+from launchers.fork_servers.host_servers import HostServers, bring_copies
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import DescribeModel, EndAll, ModelDescribed
 from ps_allreduce.inspection.model_facts import trainable_parameters

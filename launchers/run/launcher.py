@@ -16,10 +16,10 @@ from typing import Self, TypeVar
 
 from launchers.fork_servers.asking import ask_each
 from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import bring_copies
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run.conclude import conclude
 from launchers.run.follow import make_run
-from launchers.run.own_files import bring_copies
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
 from ps_allreduce.environment import has_module

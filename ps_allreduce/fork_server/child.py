@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,25 @@ def _counters(root: Path) -> Iterator[Path]:
         elif "memory" in kind.split(","):
             yield root / "sys/fs/cgroup/memory" / path / "memory.oom_control"
     yield root / "proc/vmstat"
+
+
+#: Keras tries to import these; no task uses them.
+UNUSED_BY_TASKS = ("matplotlib", "pandas", "sklearn")
+
+
+@contextmanager
+def left_out(*names: str) -> Iterator[None]:
+    """Let imports of these packages fail meanwhile, unless they are imported already.
+
+    Keras imports scikit-learn for its wrappers and Matplotlib for its galleries if they are
+    installed, and the analysis needs them installed.  That is a third of the time and of the files
+    of `import tensorflow`, on every host and in every job step.  Keras works without them.
+    """
+    # With None as its module, an import fails: https://docs.python.org/3/reference/import.html
+    absent: dict[str, Any] = {name: None for name in names if name not in sys.modules}
+    sys.modules.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

@@ -31,12 +31,14 @@ import psutil
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import (
+    UNUSED_BY_TASKS,
     Child,
     KernelWatch,
     Reporter,
     detach,
     explain_end,
     keep_from_forks,
+    left_out,
     log_failure,
     report_failure,
 )
@@ -50,7 +52,6 @@ from ps_allreduce.fork_server.guard import (
 )
 from ps_allreduce.fork_server.line import Line, open_line, standard_streams
 from ps_allreduce.fork_server.run_folder import RunFolder
-from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
 from ps_allreduce.process import handle_ending

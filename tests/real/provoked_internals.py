@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from ps_allreduce.fork_server.child import UNUSED_BY_TASKS, left_out
 from ps_allreduce.fork_server.run_folder import hold_port
-from ps_allreduce.fork_server.unused_imports import UNUSED_BY_TASKS, left_out
 from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 
 with left_out(*UNUSED_BY_TASKS):

@@ -29,9 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement

@@ -31,9 +31,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.studies.literature.method import emulated, fixed_profiles, in_precisions
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles, in_precisions
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel

@@ -33,9 +33,8 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope, Threads
-from experiments.studies.study import Search, SmallForm, Study
+from experiments.studies.study import Search, SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import ImageModel

@@ -30,9 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from experiments.studies.literature.method import emulated, fixed_profiles
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.strategies import StockAllReduce

@@ -34,9 +34,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from experiments.data_sets.sample_images import SampleImages
-from experiments.studies.literature.method import fixed_profiles
 from experiments.studies.scope import Scope
-from experiments.studies.study import Search, SmallForm, Study
+from experiments.studies.study import Search, SmallForm, Study, fixed_profiles
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.inputs.image_files import ImageFiles

@@ -30,10 +30,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments.data_sets.sample_images import SampleImages
-from experiments.studies.literature.method import fixed_profiles, in_precisions
 from experiments.studies.literature.network import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import SmallForm, Study, fixed_profiles, in_precisions
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles

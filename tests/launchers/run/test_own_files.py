@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launchers.fork_servers.client import ForkServerClient
+from launchers.fork_servers.host_servers import bring_copies
 from launchers.run import launcher as run_launcher
 from launchers.run.launcher import HostsLauncher
-from launchers.run.own_files import bring_copies
 from ps_allreduce import model_files
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong
 from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies

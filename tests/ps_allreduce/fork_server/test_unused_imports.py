@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from ps_allreduce.fork_server.unused_imports import left_out
+from ps_allreduce.fork_server.child import left_out
 
 
 @pytest.fixture
