@@ -1,5 +1,5 @@
 """The checkout and its environment on every host of a host file, in one command.
 
-`goal` says what is to be there, `commands` holds what is run on a host, `needs` decides which steps
-a host needs; `set_up` runs them, `hosts_command` shows how it goes.
+`goal` says what is to be there, `needs` decides which steps a host needs and what is run for them;
+`set_up` runs it, `hosts_command` shows how it goes.
 """

@@ -18,20 +18,18 @@ from threading import Event
 
 import psutil
 
-from launchers.hosts.commands import (
-    copy_command,
-    copy_wheels_command,
-    look_command,
-    set_up_command,
-)
 from launchers.hosts.goal import Goal
 from launchers.hosts.needs import (
     FilesThere,
     FoundThere,
     Step,
+    copy_command,
+    copy_wheels_command,
     explain_failure,
     groups_of,
+    look_command,
     parse_found,
+    set_up_command,
     steps_for,
 )
 from launchers.processes import start_with_input

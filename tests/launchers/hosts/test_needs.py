@@ -10,12 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from launchers.hosts.commands import (
-    copy_command,
-    copy_wheels_command,
-    look_command,
-    set_up_command,
-)
 from launchers.hosts.goal import (
     PARTS,
     WORK,
@@ -29,9 +23,13 @@ from launchers.hosts.needs import (
     FilesThere,
     FoundThere,
     Step,
+    copy_command,
+    copy_wheels_command,
     explain_failure,
     groups_of,
+    look_command,
     parse_found,
+    set_up_command,
     steps_for,
 )
 from launchers.sites.ssh.command_line import REACHED

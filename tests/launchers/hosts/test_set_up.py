@@ -20,7 +20,6 @@ from click.testing import CliRunner, Result
 from launchers.__main__ import cli
 from launchers.hosts import hosts_command as command_module
 from launchers.hosts import set_up as calls
-from launchers.hosts.commands import copy_command
 from launchers.hosts.goal import (
     WORK,
     Goal,
@@ -30,6 +29,7 @@ from launchers.hosts.goal import (
     marked,
     read_wheelhouse,
 )
+from launchers.hosts.needs import copy_command
 from launchers.hosts.set_up import HostOutcome, run_on, set_up_hosts
 from launchers.sites.ssh.hostfile import SshHost
 from ps_allreduce.errors import HostFault
