@@ -26,9 +26,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from experiments.studies.study import QUICK_DEADLINE_S, emulated
 from experiments.studies.scope import Scope
-from experiments.studies.study import SmallForm, Study
+from experiments.studies.study import QUICK_DEADLINE_S, SmallForm, Study, emulated
 from experiments.sweep.sweep import QUICK, Profile
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

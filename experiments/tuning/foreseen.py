@@ -26,9 +26,9 @@ from analysis.predict.prediction_file import (
 from analysis.predict.prediction_text import show_check, show_predictions
 from analysis.predict.predictions import Question, foretell
 from experiments import surroundings
-from experiments.cli.commands.sweep_command import INTERRUPTED, run_study
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import StudyRequest
+from experiments.cli.sweep_command import INTERRUPTED, run_study
 from experiments.sweep.definition import begun, read_choices
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
