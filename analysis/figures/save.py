@@ -202,11 +202,9 @@ KINDS = (
     ),
     FigureKind(
         name="breakdown",
-        title="What there is to gain in a step",
-        caption="Means over steps, workers and launches, by what there is to gain. Compute is that "
-        "of the worker with least; a slow worker is what the one with most has beyond it. What the "
-        "busiest link would save with equal servers, and with equal links, has parts of its own. "
-        "The table of parts has the same time by what workers do.",
+        title="The mean step by what workers do",
+        caption="Means over steps, workers and launches, as in the table of parts. Circles: the "
+        "mean step of single launches.",
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",

@@ -213,7 +213,7 @@ _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
         "Input takes longer than a step: read ahead, decode less, or use more threads for it."
     ),
     Cause.SLOWED: lambda _: (
-        "Tasks share cores with others: give each of them cores of its own, or fewer threads."
+        "Workers compute longer than one alone: give tasks cores of their own, or fewer threads."
     ),
     Cause.DISPATCH: lambda _: (
         "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."

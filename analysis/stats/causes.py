@@ -272,7 +272,7 @@ class StepPart(StrEnum):
 
     INPUT = "input"
     ALONE = "compute alone"
-    SLOWED = "compute slowed by shared cores"
+    SLOWED = "slower compute"
     WAITING = "waiting for others"
     EXCHANGE = "exchange and update"
     UPDATE = "update"

@@ -7,7 +7,7 @@ causes.  They add up to the mean step exactly, like those:
   step; elsewhere what all of them do in the mean.
 - workers that are slow in turn: what workers wait for each other otherwise.
 - input: what the worker waits for whose gradients come last; others wait for it then.
-- compute slowed by shared cores: what the fastest worker takes beyond the same work alone.
+- slower compute: what the fastest worker takes beyond the same work alone.
 - hottest server, slowest link: what the busiest link would save, as far as that is not hidden.  A
   link is never used perfectly, so the bound is stretched to the time in which gradients travel:
   from the first one that may, in the backward pass, to the end of the step.
@@ -31,7 +31,7 @@ class Cause(StrEnum):
     """What a part of a step is spent on."""
 
     COMPUTE = "compute"
-    SLOWED = "compute slowed by shared cores"
+    SLOWED = "slower compute"
     INPUT = "waiting for input"
     WORKER = "a slow worker"
     IN_TURN = "workers that are slow in turn"

@@ -171,7 +171,7 @@ def share_lines(case: Case) -> list[str]:
         f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not "
         f"ranked. If no worker made more steps than the slowest one, that point would make "
         f"{equal:.4g} {case.unit}/s, not {mean_rate(worst):.4g}. Servers on hosts of their own "
-        "(--layout dedicated) or bounded staleness (--staleness 1) make shares equal."
+        "(--layout dedicated) or bounded staleness (--staleness 1) help."
     ]
 
 

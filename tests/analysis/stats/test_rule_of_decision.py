@@ -99,6 +99,7 @@ def simulated(
 
 def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
     found = false_alarms(equal_settings(replace(SPREADS, launch=0.1), 400))
+    print("false alarms:", found)
     # Of 400 at 5 %, 29 is the 97.5 % point of the binomial distribution.
     assert 0 < found.count <= 29
     low, high = found.interval
@@ -106,9 +107,13 @@ def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
 
 
 def test_intervals_of_sweeps_that_end_early_hold_the_truth() -> None:
-    assert misses(equal_settings(replace(SPREADS, launch=0.01), 400)).count <= 29
+    found = misses(equal_settings(replace(SPREADS, launch=0.01), 400))
+    print("intervals that miss:", found)
+    assert found.count <= 29
 
 
 def test_a_planted_difference_is_found_where_launches_agree() -> None:
-    assert detections(replace(SPREADS, launch=0.005), 100).rate > 0.95
+    found = detections(replace(SPREADS, launch=0.005), 100)
+    print("planted 5 % found:", found)
+    assert found.rate > 0.95
     assert detections(replace(SPREADS, launch=0.2), 100).rate < 0.3
