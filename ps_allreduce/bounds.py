@@ -60,12 +60,16 @@ def demands(
         gradient_bytes: of one worker, in float32, rows of tables among them.
         rows: that are exchanged alone; None where there are none.
     """
-    if experiment.strategy.uses_servers:
-        of_rows = () if rows is None else _rows_to_servers(experiment, host_of, rows)
-        return (*_to_servers(experiment, host_of, bytes_per_server), *of_rows)
-    if experiment.strategy.uses_collective:
-        return tuple(_around(experiment, host_of, gradient_bytes, rows))
-    return ()
+    flows: list[Flow] = []
+    strategy = experiment.strategy
+    if strategy.uses_servers:
+        flows += _to_servers(experiment, host_of, bytes_per_server)
+        flows += [] if rows is None else _rows_to_servers(experiment, host_of, rows)
+    if strategy.uses_collective:
+        whole = gradient_bytes - (0 if rows is None else rows.unique * rows.row_bytes)
+        gathered = None if strategy.uses_servers else rows
+        flows += _around(experiment, host_of, whole, gathered)
+    return tuple(flows)
 
 
 def _rows_to_servers(
@@ -101,17 +105,20 @@ def _to_servers(
 def _around(
     experiment: Experiment,
     host_of: Mapping[str, str],
-    gradient_bytes: int,
+    whole: float,
     rows: RowsAsked | None,
 ) -> Iterator[Flow]:
     """The ring enters and leaves every host of workers once; rows of all others pass each of them.
 
     Every worker's rows are filled up to those of the longest.
+
+    Args:
+        whole: bytes of what is averaged whole, in float32.
+        rows: that are gathered.
     """
     senders = [host for _, host in _senders(experiment, host_of)]
     hosts = list(dict.fromkeys(senders))
     share = 2 * (len(senders) - 1) / len(senders)
-    whole = gradient_bytes - (0 if rows is None else rows.unique * rows.row_bytes)
     crossing = share * whole * _push_share(experiment)
     if rows is not None:
         crossing += (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
@@ -164,7 +171,7 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
     """
     num_ps, network = experiment.num_ps, experiment.network
     host_of = {str(task): host for task, host in place_by_number(experiment).items()}
-    shares = [gradient_bytes // num_ps] * num_ps if num_ps else []
+    shares = [gradient_bytes // num_ps] * num_ps if experiment.strategy.places_variables else []
     rates = {}
     for host in host_of.values():
         out, into = network.traffic_at(int(host)) if network else (0.0, 0.0)

@@ -15,8 +15,9 @@ from launchers.run.launcher import HostsLauncher
 from ps_allreduce.inspection.model_facts import FoundModel, TriedModel
 from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import OwnModel, Unit
-from ps_allreduce.point.optimizers import Adam
+from ps_allreduce.point.optimizers import Adam, Sgd
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AnyStrategy, SynchronousServers
 from ps_allreduce.point.strategies.base import StrategySettings
@@ -73,6 +74,9 @@ TWO_LAYERS = (
 )
 
 
+#: What strategies train that are about rows of tables.
+LOOKING_UP = Workload(model=RecommenderModel(), optimizer=Sgd(learning_rate=0.1))
+
 #: A model of a user's own, and what was found out about it.
 OWN = OwnModel(
     name="mine.py:build",
@@ -100,8 +104,10 @@ def make_experiment(
 ) -> Experiment:
     """A point of a strategy: its settings and those of an experiment, side by side by name.
 
-    Two servers, or one pack, if nothing else is said.
+    Two servers, or one pack, and a model that it can train, if nothing else is said.
     """
+    if "workload" not in changes and strategy.refusal(Workload()):
+        changes["workload"] = LOOKING_UP
     return Experiment(
         num_workers=min(num_workers, strategy.max_workers or num_workers),
         strategy=make_strategy(strategy, changes),

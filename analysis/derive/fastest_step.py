@@ -32,7 +32,7 @@ Latency and links between racks are not in these bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -103,13 +103,16 @@ def host_rates(record: RunRecord) -> Rates:
     return {host: (rate - sent[host], rate - received[host]) for host, rate in rates.items()}
 
 
-def flows_of(record: RunRecord, loads: Sequence[int] | None = None) -> tuple[Flow, ...]:
+def flows_of(
+    record: RunRecord, loads: Sequence[int] | None = None, *, even_rows: bool = False
+) -> tuple[Flow, ...]:
     """What crosses links in a step of all workers; empty where that is unknown.
 
     TensorFlow as it ships sends of sparse gradients what it likes.
 
     Args:
         loads: bytes of each server; those of the run where none are given.
+        even_rows: as if each server were asked for equally many rows.
     """
     experiment, placement = record.experiment, record.placement
     host_of = {task.task: task.host for task in record.tasks}
@@ -119,11 +122,14 @@ def flows_of(record: RunRecord, loads: Sequence[int] | None = None) -> tuple[Flo
         return ()
     if not set(wanted) <= set(host_of) or record.gradient_bytes is None:
         return ()
-    if experiment.strategy.uses_servers and placement is None:
+    if experiment.strategy.places_variables and placement is None:
         return ()
     if loads is None:
         loads = placement.bytes_per_server if placement else ()
-    return demands(experiment, host_of, loads, record.gradient_bytes, record.rows_asked)
+    rows = record.rows_asked
+    if even_rows and rows is not None:
+        rows = replace(rows, per_server=())
+    return demands(experiment, host_of, loads, record.gradient_bytes, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
-"""What of the busiest link's time a hot server or a slow link causes.
+"""What of the busiest link's time a hot server, hot rows or a slow link cause.
 
-Decides what each is held against: servers that hold equally many bytes, and links that are all as
+Decides what each is held against: servers that hold equally many bytes, or are asked for equally
+many rows of tables, and links that are all as
 fast as the fastest one.  Both are bounds like those of `fastest_step`: a real exchange loses at
 least as much.  Pure.
 """
@@ -31,11 +32,13 @@ class NetworkCauses:
 
     Attributes:
         hot_server_s: because one server holds more bytes than the others.
+        hot_rows_s: because one server is asked for more rows of tables than the others.
         slow_link_s: because links are slower than the fastest one.
         fastest_bits_per_s: rate of that one.
     """
 
     hot_server_s: float
+    hot_rows_s: float
     slow_link_s: float
     fastest_bits_per_s: float
 
@@ -43,6 +46,7 @@ class NetworkCauses:
         """As columns of a table."""
         return {
             "hot_server_s": self.hot_server_s,
+            "hot_rows_s": self.hot_rows_s,
             "slow_link_s": self.slow_link_s,
             "fastest_link_bits_per_s": self.fastest_bits_per_s,
         }
@@ -60,6 +64,7 @@ def network_causes(record: RunRecord) -> NetworkCauses | None:
     balanced_s = network_time_s(flows_of(record, balanced_loads(record.placement)), rates)
     return NetworkCauses(
         hot_server_s=max(0.0, now_s - balanced_s),
+        hot_rows_s=max(0.0, now_s - network_time_s(flows_of(record, even_rows=True), rates)),
         slow_link_s=max(0.0, now_s - network_time_s(flows, alike)),
         fastest_bits_per_s=8 * fastest,
     )

@@ -18,7 +18,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.figures.style import INK, NO_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
-from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
+from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
 from ps_allreduce.point.strategies.base import StrategySide
 
 #: What a star says in a legend.
@@ -92,6 +92,8 @@ def side_name(point: Point) -> str:
     traits = point.setting.traits
     if not traits.communicates():
         return NO_SIDE
+    if traits.side is StrategySide.HYBRID:
+        return HYBRID.name
     if traits.side is StrategySide.ALL_REDUCE:
         return ALLREDUCE.name
     return PS_SYNC.name if traits.synchronous else PS_ASYNC.name

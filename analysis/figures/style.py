@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from ps_allreduce.point.sides import ALLREDUCE, PS_ASYNC, PS_SYNC
+from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
 from ps_allreduce.record.files import write_atomically
 
 INK, FAINT, GRID, PAPER = "#1b1b1b", "#707070", "#dddddd", "#ffffff"
@@ -44,9 +44,10 @@ SIDE_COLOURS: Mapping[str, str] = {
     ALLREDUCE.name: COLOURS[0],
     PS_SYNC.name: COLOURS[1],
     PS_ASYNC.name: COLOURS[2],
+    HYBRID.name: COLOURS[3],
     NO_SIDE: INK,
 }
-_PART_COLOURS = COLOURS[3:]
+_PART_COLOURS = COLOURS[4:]
 
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")

@@ -47,6 +47,7 @@ _FILLS = (
     (Cause.FEWER_WORKERS,),
     (StepPart.UNSEEN, Cause.UNSEEN),
     (Cause.LOST,),
+    (Cause.HOT_ROWS,),
 )
 
 #: More pairs than this are not drawn; the table has them all.

@@ -18,7 +18,7 @@ from analysis.data.cases import Case, Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.stats.comparisons import Comparison, compare_alone, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.findings import highest, leader, plain_lead
+from analysis.stats.findings import contending_sides, highest, leader, plain_lead
 from analysis.stats.pairs.rivals import contenders, rivals_of
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
@@ -162,9 +162,8 @@ def _fastest(case: Case) -> Point:
 
 def _candidates(case: Case) -> Sequence[Point]:
     """Those that the report compares; else on the most hosts with enough launches, or with any."""
-    main = comparisons(case).main
-    if main is not None:
-        return [point for side in main.sides for point in side.points]
+    if sides := contending_sides(comparisons(case)):
+        return [point for side in sides for point in side.points]
     for contending in contenders(case):
         if contending[0].setting.traits.synchronous:
             return contending

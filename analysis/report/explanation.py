@@ -21,6 +21,7 @@ from analysis.stats.findings import headline_row
 from analysis.stats.pairs.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
+from ps_allreduce.exchange.stacking import RowRule
 
 #: So many parts of a difference are told in a sentence.
 MOST_PARTS = 3
@@ -48,6 +49,7 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.WORKER: "what one worker always computes beyond the fastest one",
     Cause.IN_TURN: "what workers wait for each other because now one, now another takes longer",
     Cause.HOT_SERVER: "what the busiest link would save if all servers held equally many bytes",
+    Cause.HOT_ROWS: "what the busiest link would save if servers were asked for equally many rows",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
     Cause.SLOW_LINK: "what the busiest link would save if all links were as fast as the fastest",
     Cause.LOST: "what steps take beyond the others that waited for TCP to send packets again",
@@ -157,6 +159,18 @@ def _placement_advice(point: Point) -> str:
     )
 
 
+def _rows_advice(point: Point) -> str:
+    asked = next((r.rows_asked for r in point.counting if r.rows_asked is not None), None)
+    if asked is None or asked.hot_shard is None:
+        return ""
+    hottest = asked.per_server.index(max(asked.per_server))
+    rules = [rule for rule in (RowRule.MODULO, RowRule.HASH) if rule != point.asked["table_rows"]]
+    return (
+        f"ps:{hottest} is asked for {asked.hot_shard:.3g} times the mean rows of a server. Place "
+        f"rows by {' or '.join(rules)} (--table-rows)."
+    )
+
+
 def _link_advice(point: Point) -> str:
     links = [link for record in point.counting for link in record.links]
     slow = min(links, key=lambda link: link.bits_per_s)
@@ -202,6 +216,7 @@ def _exchange_advice(point: Point) -> str:
 
 _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
     Cause.HOT_SERVER: _placement_advice,
+    Cause.HOT_ROWS: _rows_advice,
     Cause.SLOW_LINK: _link_advice,
     Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,

@@ -37,10 +37,13 @@ _HIDING = (Cause.COMPUTE, Cause.SLOWED, Cause.INPUT, Cause.WORKER)
 
 #: What a launch shows by itself: how fast its workers are, waits for input, bytes, rates of links,
 #: and lost packets: counters saw these, and stalled steps are later than others of the same launch.
-_SHOWN = (Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.SLOW_LINK, Cause.LOST)
+_SHOWN = (
+    *(Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK),
+    Cause.LOST,
+)
 
 #: What the busiest link would save: a bound, of which some may be hidden.
-_OF_LINKS = (Cause.HOT_SERVER, Cause.SLOW_LINK)
+_OF_LINKS = (Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

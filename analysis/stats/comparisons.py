@@ -1,7 +1,8 @@
 """The table of comparisons: every two settings of a case that are compared, decided once.
 
 Decides which comparisons are planned: the main one (the best synchronous servers against the best
-all-reduce, at equal hosts), which is not corrected; those with TensorFlow as it ships; and where
+all-reduce, at equal hosts), which is not corrected; those of a hybrid with either; those with
+TensorFlow as it ships; and where
 one side was measured alone, its settings against the default: these are families of their own.  So
 are further pairs of asynchronous settings.  All others that anybody shows are one family.  Two
 settings are decided once, so headline, tables and figures cannot tell them in two ways.  Sides that
@@ -151,6 +152,7 @@ def comparisons(case: Case, metric: Metric = RATE) -> Comparisons:
     level = EARLY_STOPPING_LEVEL if case.may_stop_early else LEVEL
     planned = [
         *_planned(case, metric, Kind.MAIN, met[Kind.MAIN], level),
+        *_planned(case, metric, Kind.HYBRID, met[Kind.HYBRID], LEVEL),
         *_planned(case, metric, Kind.STOCK, met[Kind.STOCK], LEVEL),
     ]
     main, known = planned[: len(met[Kind.MAIN])], {row.points: row.decision for row in planned}

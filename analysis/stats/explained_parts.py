@@ -8,9 +8,9 @@ causes.  They add up to the mean step exactly, like those:
 - workers that are slow in turn: what workers wait for each other otherwise.
 - input: what the worker waits for whose gradients come last; others wait for it then.
 - slower compute: what the fastest worker takes beyond the same work alone.
-- hottest server, slowest link: what the busiest link would save, as far as that is not hidden.  A
-  link is never used perfectly, so the bound is stretched to the time in which gradients travel:
-  from the first one that may, in the backward pass, to the end of the step.
+- hottest server, hot rows, slowest link: what the busiest link would save, as far as that is not
+  hidden.  A link is never used perfectly, so the bound is stretched to the time in which gradients
+  travel: from the first one that may, in the backward pass, to the end of the step.
 - lost packets: the time of steps that stalled, where segments were lost.  It is taken out of what
   workers wait for each other, and out of the exchange before links have their share of that.
 - exchange and update, dispatch: the rest.
@@ -36,6 +36,7 @@ class Cause(StrEnum):
     WORKER = "a slow worker"
     IN_TURN = "workers that are slow in turn"
     HOT_SERVER = "the hottest server"
+    HOT_ROWS = "hot rows"
     EXCHANGE = "exposed communication and the update"
     SLOW_LINK = "the slowest link"
     LOST = "lost packets"
@@ -94,7 +95,8 @@ def explained_parts(
 _USED = (
     *("mean_step_s", "compute_s", "input_wait_s", "backward_s", "dispatch_s", "waiting_s"),
     *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s"),
-    *("slow_worker_s", "network_s", "hot_server_s", "slow_link_s", "fastest_link_bits_per_s"),
+    *("slow_worker_s", "network_s", "hot_server_s", "hot_rows_s", "slow_link_s"),
+    "fastest_link_bits_per_s",
     *("stalled_s", "stalled_waiting_s", *COUNTED),
 )
 
@@ -121,15 +123,18 @@ def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Se
     alike_s = (own["network_s"] - own["slow_link_s"]) * fastest
     alike_s /= fastest.clip(lower=fastest_bits_per_s)
     causes = pd.DataFrame(
-        {Cause.HOT_SERVER: own["hot_server_s"], Cause.SLOW_LINK: own["network_s"] - alike_s}
+        {
+            Cause.HOT_SERVER: own["hot_server_s"],
+            Cause.HOT_ROWS: own["hot_rows_s"],
+            Cause.SLOW_LINK: own["network_s"] - alike_s,
+        }
     )
     causes = causes.mul(stretch, axis="index").fillna(0.0)
     together = causes.sum(axis="columns")
     share = (own["exchange_s"] / together.where(together > 0.0)).clip(0.0, 1.0).fillna(0.0)
     causes = causes.mul(share, axis="index")
     rest = own["exchange_s"] - causes.sum(axis="columns")
-    links = {cause: causes[cause] for cause in (Cause.HOT_SERVER, Cause.SLOW_LINK)}
-    return {**links, Cause.EXCHANGE: rest}
+    return {**{Cause(name): causes[name] for name in causes}, Cause.EXCHANGE: rest}
 
 
 def lost_shares(launches: pd.DataFrame) -> pd.Series:

@@ -13,7 +13,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.pairs.rivals import Kind, contenders, default_of, mean_gain
+from analysis.stats.pairs.rivals import Kind, Side, contenders, default_of, mean_gain
 
 #: What of two settings is decided.
 DECIDED = (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
@@ -111,13 +111,20 @@ def plain_first(table: Comparisons) -> list[Comparison]:
 
     It is not told first where a setting of the main comparison is decided to be faster still.
     """
-    main = table.main.points if table.main is not None else ()
+    main = [point for side in contending_sides(table) for point in side.points]
     return [
         row
         for row in table.of(Kind.STOCK)
         if row.outcome is Outcome.SLOWER
         and not any(table.beats(point, row.second.best) for point in main)
     ]
+
+
+def contending_sides(table: Comparisons) -> list[Side]:
+    """The sides of the main comparison, and the hybrid where it meets one; none without it."""
+    if table.main is None:
+        return []
+    return [*table.main.sides, *(row.first for row in table.of(Kind.HYBRID)[:1])]
 
 
 def plain_lead(table: Comparisons, best: Point, plain: Sequence[Point]) -> Point:

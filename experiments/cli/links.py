@@ -210,7 +210,7 @@ def _busiest(points: Iterable[Experiment]) -> Experiment | None:
     def busiest(point: Experiment) -> tuple[int, ...]:
         own, servers = point.strategy, point.strategy.servers
         even = list(Policy).index(servers.placement) if servers else 0
-        traits = own.uses_collective, own.synchronous, own.wire is not None
+        traits = not own.uses_servers, own.synchronous, own.wire is not None
         return point.num_workers, *traits, point.num_ps, even
 
     return max((p for p in points if p.strategy.communicates()), key=busiest, default=None)

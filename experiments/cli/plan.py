@@ -325,7 +325,7 @@ def _least_s(point: Experiment, describe: Describe) -> float:
     if not isinstance(measurement, Measurement):
         return 0.0
     step_s = _computed_s(point)
-    if network is not None and network.bits_per_s is not None:
+    if network and network.bits_per_s is not None and not point.strategy.is_sparse:
         trained = sum(spec.num_bytes for spec in describe(load) if spec.trainable)
         step_s = max(step_s, nominal_network_s(point, trained, network.bits_per_s))
     return measurement.least_s(step_s)

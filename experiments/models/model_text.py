@@ -174,6 +174,7 @@ def render_models() -> str:
             "",
             f"Recommenders (tables, rows of all, each of {WIDTH} numbers):",
             *(_tables_line(name, tables) for name, tables in RECOMMENDERS.items()),
+            "  TwoTower-RxW         2 tables of R rows of W numbers",
             "",
             "Weights alone, for placement and with --emulate (MB, variables):",
             *(_weights_line(PublishedModel(name=name)) for name in PUBLISHED),

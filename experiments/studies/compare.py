@@ -15,6 +15,10 @@ profile quick has one worker and the most; where workers share cores, the most a
 that do not communicate.  The profile standard first tunes both sides, in a fifth of its time, and
 measures their best settings as well.
 
+A recommender model is compared with sparse embeddings, unless dense ones are stated: all-reduce,
+both kinds of servers, the hybrid, servers with rows in ranges as TensorFlow shards them; beside
+these all-reduce of whole tables, and TensorFlow as it ships.
+
 Cost: 8 to 11 points per model in the profile quick, which takes five minutes, or nine on two
 cores.
 
@@ -30,18 +34,26 @@ from dataclasses import replace
 
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
+from ps_allreduce.point.measurement import Measurement, SteadyWarmup
 from ps_allreduce.point.strategies import (
     AsynchronousServers,
     Horovod,
+    Hybrid,
     StockAllReduce,
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import Workload
+
+#: Where whole tables travel for seconds in a step: of all points, since they are compared.
+FEW_STEPS = Measurement(
+    warmup=SteadyWarmup(least_steps=2, most_s=3.0), measured_steps=4, measured_s=1.0
+)
 
 SHIPPED_SERVERS: Sequence[StrategySettings] = (
     StrategySettings(),
@@ -56,15 +68,62 @@ SHIPPED_ALLREDUCE: Sequence[StrategySettings] = (
 
 def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
-        yield from scope.bases(workload)
-        served = [*_served(scope, workload)]
-        sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
-        yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
-        if not Horovod.refusal(workload):
-            yield scope.point(workload, Horovod, max(sizes))
-        yield from served
-        yield from scope.tuned_of(workload)
-        yield from dict.fromkeys(_as_shipped(scope, workload, max(sizes)))
+        dense = scope.settings.embeddings is Embeddings.DENSE
+        if dense or workload.sparse_refusal():
+            yield from _of_whole_variables(scope, workload)
+        else:
+            yield from _of_rows(_with_few_steps(scope), workload)
+
+
+def _of_whole_variables(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    yield from scope.bases(workload)
+    served = [*_served(scope, workload)]
+    sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
+    yield from (scope.reduced(workload, workers) for workers in sorted(sizes))
+    if not Horovod.refusal(workload):
+        yield scope.point(workload, Horovod, max(sizes))
+    yield from served
+    yield from scope.tuned_of(workload)
+    yield from dict.fromkeys(_as_shipped(scope, workload, max(sizes)))
+
+
+def _with_few_steps(scope: Scope) -> Scope:
+    """Briefly, whole tables take seconds to travel: their steps may be few, as all others'."""
+    if not scope.brief:
+        return scope
+    return replace(scope, measurement=FEW_STEPS)
+
+
+def _of_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    """Sparse embeddings on every side, and at the most workers what else can be done with tables.
+
+    That is rows in ranges, as TensorFlow shards, and whole tables.
+    """
+    stated = scope.settings
+    sparse = replace(scope, settings=replace(stated, embeddings=Embeddings.SPARSE))
+    yield from sparse.bases(workload)
+    served = [*_served_rows(sparse, workload)]
+    sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
+    yield from (sparse.reduced(workload, workers) for workers in sorted(sizes))
+    yield from served
+    if stated.table_rows is None:
+        most = scope.scale.workers[-1]
+        ranges = replace(_on_servers(sparse, most), table_rows=RowRule.RANGE)
+        yield sparse.point(workload, SynchronousServers, most, ranges)
+    if stated.embeddings is None:
+        yield scope.reduced(workload, max(sizes))
+    yield from sparse.tuned_of(workload)
+    yield from dict.fromkeys(_as_shipped(scope, workload, max(sizes)))
+
+
+def _served_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    for workers in scope.sizes(workload):
+        for strategy in (AsynchronousServers, SynchronousServers, Hybrid):
+            yield scope.point(workload, strategy, workers, _on_servers(scope, workers))
+
+
+def _on_servers(scope: Scope, workers: int) -> StrategySettings:
+    return replace(scope.settings, num_ps=scope.servers_for(workers))
 
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:
@@ -84,8 +143,10 @@ def _as_shipped(scope: Scope, workload: Workload, most: int) -> Iterator[Experim
     """
     shown, workers = slice(1 if scope.brief else None), scope.scale.workers[-1]
     if not StockServers.refusal(workload):
-        stated = replace(scope.settings, num_ps=scope.servers_for(workers))
-        for variant in SHIPPED_SERVERS[shown]:
+        num_ps = scope.servers_for(workers)
+        stated = replace(scope.settings, num_ps=num_ps, embeddings=None)
+        rows = [] if workload.sparse_refusal() else [StrategySettings(embeddings=Embeddings.SPARSE)]
+        for variant in (*SHIPPED_SERVERS[shown], *rows):
             yield scope.point(workload, StockServers, workers, stated.changed_by(variant))
     if not StockAllReduce.refusal(workload):
         for size, variant in itertools.product((workers, most), SHIPPED_ALLREDUCE[shown]):

@@ -7,7 +7,6 @@ and sizes that a laptop can train: the architecture counts here, not the size of
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
@@ -17,7 +16,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, Synthetic
 from ps_allreduce.point.layout import room_for_workers, too_few_hosts
 from ps_allreduce.point.models import shipped_model
-from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER, RecommenderModel
+from ps_allreduce.point.models.recommenders import SMALL_DLRM, RecommenderModel
 from ps_allreduce.point.models.trained import SMALL_CNN, SMALL_VIT, ImageModel, OwnModel, TextModel
 from ps_allreduce.point.optimizers import Adagrad, Momentum, Optimizer, Sgd
 from ps_allreduce.point.resources import LayoutKind, Spread
@@ -43,10 +42,8 @@ RECOMMENDER_BATCH = 512
 
 #: As their authors train them: MLPerf's DLRM by SGD, towers usually by Adagrad.  Gradients are
 #: means over a batch: beside 0.1, with which Keras begins, their squares would count for nothing.
-RECOMMENDER_OPTIMIZERS: Mapping[str, Optimizer] = {
-    SMALL_TWO_TOWER: Adagrad(learning_rate=0.01, initial_accumulator_value=1e-6),
-    SMALL_DLRM: Sgd(learning_rate=0.1),
-}
+TWO_TOWER_OPTIMIZER = Adagrad(learning_rate=0.01, initial_accumulator_value=1e-6)
+DLRM_OPTIMIZER = Sgd(learning_rate=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +160,7 @@ def default_workload(model: str | OwnTraining, emulated: EmulatedCompute | None 
     if isinstance(shipped, RecommenderModel):
         return Workload(
             model=shipped,
-            optimizer=RECOMMENDER_OPTIMIZERS[shipped.name],
+            optimizer=DLRM_OPTIMIZER if shipped.name == SMALL_DLRM else TWO_TOWER_OPTIMIZER,
             batch_per_worker=RECOMMENDER_BATCH,
             emulated=emulated,
         )

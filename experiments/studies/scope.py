@@ -41,7 +41,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Altered, Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Altered, Embeddings, Servers, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.choices import EXCHANGES, ExchangeChoice, ExchangeMode, rate_question
@@ -63,7 +63,7 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
     """
     for point in points:
         servers = point.strategy.servers
-        if servers is not None and servers.num_ps > 1:
+        if servers is not None and point.strategy.places_variables and servers.num_ps > 1:
             split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
             make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
 
@@ -181,7 +181,9 @@ class Scope:
     def _sent(
         self, workload: Workload, strategy: type[AnyStrategy], stated: StrategySettings
     ) -> StrategySettings:
-        """The settings, with how gradients travel if not in buckets."""
+        """The settings, with how gradients travel if not in buckets, as they do beside rows."""
+        if stated.embeddings is Embeddings.SPARSE:
+            return stated
         mode = self.exchange
         if mode is ExchangeMode.AUTO:
             chosen = self.choices.answer(EXCHANGES, tuple[ExchangeChoice, ...]) or ()

@@ -89,12 +89,14 @@ def squares_parts(workload: Workload) -> bool:
 def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
     """Every placement of servers and rows, or every way to reduce, or what can be altered."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
+    sparse = "embeddings" in strategy.understands() and not workload.sparse_refusal()
+    rows = StrategySettings(embeddings=Embeddings.SPARSE)
     if "altered" in strategy.understands():
         plain = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN)
         yield from (replace(plain, altered=each) for each in scope.alterations(workload))
+        if sparse:
+            yield plain.changed_by(rows)
         return
-    sparse = "embeddings" in strategy.understands() and not workload.sparse_refusal()
-    rows = StrategySettings(embeddings=Embeddings.SPARSE)
     if not strategy.uses_servers:
         yield StrategySettings()
         if sparse:
@@ -102,10 +104,10 @@ def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterabl
         if "bytes_per_pack" in strategy.understands():
             yield StrategySettings(bytes_per_pack=0)
         return
-    for policy in Policy:
-        yield scope.of_servers(workload, num_ps, policy)
+    if strategy.places_variables:
+        yield from (scope.of_servers(workload, num_ps, policy) for policy in Policy)
     if sparse:
-        first = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN).changed_by(rows)
+        first = replace(scope.settings, num_ps=num_ps).changed_by(rows)
         yield from (replace(first, table_rows=rule) for rule in RowRule)
     if "host_aggregation" in strategy.understands() and aggregates(workers, scope.spread):
         last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)

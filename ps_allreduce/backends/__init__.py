@@ -16,6 +16,7 @@ BACKENDS = {
     "ps_async": ("parameter_servers", "AsynchronousBackend"),
     "ps_sync": ("parameter_servers", "SynchronousBackend"),
     "allreduce": ("local_worker", "AllReduceBackend"),
+    "hybrid": ("hybrid_backend", "HybridBackend"),
     "horovod": ("horovod", "HorovodBackend"),
     "stock_ps": ("stock.backends", "StockServersBackend"),
     "stock_allreduce": ("stock.backends", "StockAllReduceBackend"),

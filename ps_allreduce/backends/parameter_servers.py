@@ -45,7 +45,7 @@ from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worke
 from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
-from ps_allreduce.point.strategies import AsynchronousServers
+from ps_allreduce.point.strategies import AsynchronousServers, Hybrid
 from ps_allreduce.point.strategies.servers import ParameterServers
 from ps_allreduce.record.variables import MessageRecord
 from ps_allreduce.workloads.inputs import WorkerIndex
@@ -58,7 +58,7 @@ class ServerBackend(ProgramBackend):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         strategy = task.experiment.strategy
-        assert isinstance(strategy, ParameterServers)
+        assert isinstance(strategy, ParameterServers | Hybrid)
         assert task.tf_config is not None
         self._servers, self._wire = strategy.servers, strategy.wire
         self._tf_config = task.tf_config
@@ -78,20 +78,15 @@ class ServerBackend(ProgramBackend):
             raise LaunchError(str(error)) from error
 
     @abstractmethod
-    def _make_exchange(self, served: ServedVariables, messages: Messages) -> ServerExchange:
-        """What the chief makes workers and servers do."""
+    def _make_exchange(self, program: Program, rule: UpdateRule) -> ServerExchange:
+        """Create the variables, and say what the chief makes workers and servers do."""
 
     def build(self, program: Program) -> None:
-        """Place the variables and create every worker's own resources."""
-        servers, messages = self._servers, self._wire.messages
-        split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
-        self._plan = make_plan(servers.placement, self._whole, servers.num_ps, split_bytes)
+        """Create variables and every worker's own resources."""
         self._program = program
         rule = update_rule(self._experiment.workload.optimizer)
         self._tables = self._make_tables(program, rule)
-        values = program.initial_values()
-        self._served = ServedVariables(self._plan.shards, messages, rule, values)
-        self._exchange = self._make_exchange(self._served, messages)
+        self._exchange = self._make_exchange(program, rule)
         self._initialiser = traced_function(self._exchange.on_device(self._initialise))
         self._evaluator = traced_function(
             self._exchange.on_device(
@@ -161,18 +156,43 @@ class ServerBackend(ProgramBackend):
         return fetch(made)
 
     def weight_checksums(self) -> list[int]:
-        """One exact sum per bucket, computed on its server."""
+        """One exact sum per variable on servers, computed there."""
         sums = []
-        tables = [] if self._tables is None else self._tables.variables
-        for variable in (*self._served.variables, *tables):
+        for variable in self._on_servers():
             with tf.device(variable.device):
                 sums.append(int(checksum(variable.read_value())))
         return sums
 
+    def _on_servers(self) -> list[Any]:
+        """The variables that servers hold."""
+        return [] if self._tables is None else self._tables.variables
+
+    def _read_tables(self) -> list[npt.NDArray[np.float32]]:
+        """Tables of which rows are looked up, whole."""
+        return [] if self._tables is None else self._tables.read_whole()
+
+
+class PlacedVariables(ServerBackend):
+    """All variables are on servers; a plan says which is where."""
+
+    def _make_exchange(self, program: Program, rule: UpdateRule) -> ServerExchange:
+        servers, messages = self._servers, self._wire.messages
+        split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
+        self._plan = make_plan(servers.placement, self._whole, servers.num_ps, split_bytes)
+        values = program.initial_values()
+        self._served = ServedVariables(self._plan.shards, messages, rule, values)
+        return self._exchange_with(self._served, messages)
+
+    @abstractmethod
+    def _exchange_with(self, served: ServedVariables, messages: Messages) -> ServerExchange:
+        """What the chief makes workers and servers do."""
+
+    def _on_servers(self) -> list[Any]:
+        return [*self._served.variables, *super()._on_servers()]
+
     def read_weights(self) -> list[npt.NDArray[np.float32]]:
         """Whole variables, fetched to the chief."""
-        tables = [] if self._tables is None else self._tables.read_whole()
-        return self._in_order(self._served.read_whole(), tables)
+        return self._in_order(self._served.read_whole(), self._read_tables())
 
     def placement(self) -> tuple[Plan, Held] | None:
         """The plan, and what devices hold of it."""
@@ -199,10 +219,10 @@ def held_of(served: ServedVariables, num_parts: int) -> Held:
     return held
 
 
-class AsynchronousBackend(ServerBackend):
+class AsynchronousBackend(PlacedVariables):
     """Each worker computes and applies without waiting for the others."""
 
-    def _make_exchange(self, served: ServedVariables, messages: Messages) -> AsynchronousExchange:
+    def _exchange_with(self, served: ServedVariables, messages: Messages) -> AsynchronousExchange:
         strategy = self._experiment.strategy
         assert isinstance(strategy, AsynchronousServers)
         return AsynchronousExchange(
@@ -217,7 +237,7 @@ class AsynchronousBackend(ServerBackend):
         )
 
 
-class SynchronousBackend(ServerBackend):
+class SynchronousBackend(PlacedVariables):
     """Every update is the mean over all workers' gradients."""
 
     def connect(self) -> None:
@@ -228,7 +248,7 @@ class SynchronousBackend(ServerBackend):
         self._wait_for_servers()
         join_cluster(self._tf_config.cluster.as_dict())
 
-    def _make_exchange(self, served: ServedVariables, messages: Messages) -> SynchronousExchange:
+    def _exchange_with(self, served: ServedVariables, messages: Messages) -> SynchronousExchange:
         aggregates = self._experiment.strategy.host_aggregation
         hosts = workers_by_host(self._tf_config.cluster.as_dict()) if aggregates else ()
         return SynchronousExchange(

@@ -20,7 +20,7 @@ from .lookups import summed
 from .replica import GROUP_KEY
 from .stacking import GRAIN, Stack
 from .updates import UpdateRule
-from .worker_local import HOST
+from .worker_local import LocalCounter
 
 Array = npt.NDArray[Any]
 
@@ -72,13 +72,13 @@ class GatheredMeans:
 
     def __init__(self, num_workers: int, width: int) -> None:
         self._num_workers, self._width = num_workers, width
-        with tf.device(HOST):
-            self._steps_begun = tf.Variable(0, dtype=tf.int32)
+        self._steps = LocalCounter("steps_of_gathers")
+        self._steps.start()
 
     def combine(self, gradient: tf.IndexedSlices) -> tf.IndexedSlices:
         """The mean, with every row once, of gradients that each have every row once."""
         # Two sets of keys take turns, as those of `RingMeans` do.
-        turn = self._steps_begun.assign_add(1) % 2
+        turn = self._steps.count() % 2
         length = tf.size(gradient.indices)
         longest = tf.reduce_max(self._gather(tf.reshape(length, [1]), turn))
         grains = -(-longest // GRAIN)

@@ -22,7 +22,7 @@ from .buckets import Messages, Tensor, fill_buckets
 from .packing import hold, pack, unpack
 from .steps import on_device, traced_function
 from .updates import UpdateRule
-from .worker_local import HOST
+from .worker_local import LocalCounter
 
 Array = npt.NDArray[Any]
 
@@ -205,8 +205,12 @@ class RingMeans:
         self.buckets = fill_buckets(
             tensors, num_workers * messages.group_size, num_workers * messages.cut_size
         )
-        with tf.device(HOST):
-            self._steps_begun = tf.Variable(0, dtype=tf.int32)
+        self._steps = LocalCounter("steps_of_rings")
+        self.prepare()
+
+    def prepare(self) -> list[tf.Operation]:
+        """What the worker needs before its first step; a chief has each of its workers do it."""
+        return [self._steps.start()]
 
     def combine(self, gradients: list[tf.Tensor]) -> Combined:
         """Average over all workers."""
@@ -229,7 +233,7 @@ class RingMeans:
         Two are enough: no worker is two steps behind.  New keys in every step would each set up an
         instance, which TensorFlow keeps forever.
         """
-        turn = self._steps_begun.assign_add(1) % 2
+        turn = self._steps.count() % 2
         return turn * len(self.buckets)
 
     def _mean(self, bucket: tf.Tensor, instance_key: tf.Tensor) -> tf.Tensor:

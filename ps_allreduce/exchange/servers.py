@@ -37,14 +37,21 @@ def connect() -> Any:
     return tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
-def make_server(cluster: Cluster, kind: str, index: int, *, intra: int, inter: int) -> Any:
+def make_server(
+    cluster: Cluster, kind: str, index: int, *, intra: int, inter: int, collective: bool = False
+) -> Any:
     """A parameter server, or a worker that a chief drives; it serves until it is gone.
 
     A server takes its thread pools from here, not from `tf.config.threading`.
+
+    Args:
+        collective: workers average gradients among themselves; the first one tells who they are.
     """
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=intra, inter_op_parallelism_threads=inter
     )
+    if collective:
+        config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
     return tf.distribute.Server(
         tf.train.ClusterSpec(dict(cluster)),
         job_name=kind,

@@ -127,25 +127,29 @@ class SynchronousExchange(ServerExchange):
 
     def _worker_step(self, worker: int, step: Step) -> Callable[..., tf.Tensor]:
         def in_turn(*queues: tf.Tensor) -> tf.Tensor:
-            of_buckets = queues[: len(self.served.buckets)]
-            of_rows = queues[len(of_buckets) :]
-
-            def exchange(
-                gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
-            ) -> Exchanged:
-                exchanged = self._exchange(
-                    gradients, lambda units: self._send_as(worker, units, of_buckets)
-                )
-                if self._rows is None or table_gradient is None:
-                    return exchanged
-                return exchanged.also(self._rows.send(table_gradient, of_rows))
-
             with tf.control_dependencies([TURN.take()]):
-                row = step(self.values, exchange)
+                row = self._step_with(step, worker, queues)
             with tf.control_dependencies([row]), tf.control_dependencies([TURN.give()]):
                 return tf.identity(row)
 
         return in_turn
+
+    def _step_with(self, step: Step, worker: int, queues: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        """A worker's step; the queues are those of its buckets, then those of its rows."""
+        of_buckets = queues[: len(self.served.buckets)]
+        of_rows = queues[len(of_buckets) :]
+
+        def exchange(
+            gradients: list[tf.Tensor], table_gradient: tf.IndexedSlices | None = None
+        ) -> Exchanged:
+            exchanged = self._exchange(
+                gradients, lambda units: self._send_as(worker, units, of_buckets)
+            )
+            if self._rows is None or table_gradient is None:
+                return exchanged
+            return exchanged.also(self._rows.send(table_gradient, of_rows))
+
+        return step(self.values, exchange)
 
     def _send_as(
         self, worker: int, units: Sequence[tf.Tensor], queues: tuple[tf.Tensor, ...]

@@ -42,6 +42,29 @@ def assign(handle: tf.Tensor, value: tf.Tensor) -> tf.Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalCounter:
+    """Counts the steps that a worker begins."""
+
+    name: str
+
+    def _handle(self) -> tf.Tensor:
+        return LocalVariable(self.name, tf.int32, ()).handle()
+
+    def start(self) -> tf.Operation:
+        """Begin at zero; needed before the first step."""
+        with tf.device(HOST):
+            return assign(self._handle(), tf.constant(0))
+
+    def count(self) -> tf.Tensor:
+        """One more, and the new number."""
+        with tf.device(HOST):
+            handle = self._handle()
+            counted = tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1))
+            with tf.control_dependencies([counted]):
+                return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int32)
+
+
+@dataclass(frozen=True, slots=True)
 class LocalTurn:
     """Makes functions that were begun ahead run one after the other on a worker."""
 

@@ -75,6 +75,12 @@ PS_ASYNC = SideKind(
         own.side is StrategySide.SERVERS and not own.synchronous and not own.as_shipped
     ),
 )
+HYBRID = SideKind(
+    name="the hybrid",
+    setting="hybrid setting",
+    strategies=lambda own: own.side is StrategySide.HYBRID,
+    alone=True,
+)
 SHIPPED_ALLREDUCE = SideKind(
     name="TensorFlow's all-reduce as shipped",
     setting="all-reduce setting as shipped",
@@ -232,7 +238,11 @@ def both_sides(points: Sequence[Experiment]) -> list[Experiment]:
 def _both_sides_of(points: Sequence[Experiment]) -> list[Experiment]:
     rivals = Rivals(points=points, experiment=lambda point: point, launches=lambda _: 1, enough=1)
     main = next(rivals.alike(ALLREDUCE, PS_SYNC), None)
-    return [] if main is None else [point for side in main.points for point in side]
+    if main is None:
+        return []
+    mixed = next(rivals.alike(HYBRID, ALLREDUCE), None)
+    sides = [*main.points, *([mixed.points[0]] if mixed else [])]
+    return [point for side in sides for point in side]
 
 
 def still_open(

@@ -49,10 +49,13 @@ def run_task(request: StartTask, report: Report) -> None:
     """Be one task until it is done; a server never is."""
     task = TaskId.parse(request.task)
     tf_config = TfConfig.parse(request.tf_config) if request.tf_config else None
-    is_driven = request.experiment.strategy.uses_servers and task.type is not TaskType.CHIEF
-    as_shipped = request.experiment.strategy.as_shipped
+    strategy = request.experiment.strategy
+    is_driven = strategy.uses_servers and task.type is not TaskType.CHIEF
+    as_shipped = strategy.as_shipped
     if tf_config is not None and is_driven:
-        serve_stock(tf_config) if as_shipped else serve(tf_config, request.threads)
+        serve_stock(tf_config) if as_shipped else serve(
+            tf_config, request.threads, collective=strategy.uses_collective
+        )
     if not as_shipped:
         tf.config.threading.set_intra_op_parallelism_threads(request.threads)
         tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
@@ -64,10 +67,17 @@ def run_task(request: StartTask, report: Report) -> None:
         drive(request, task_of_run, measurement, report)
 
 
-def serve(tf_config: TfConfig, threads: int) -> None:
+def serve(tf_config: TfConfig, threads: int, *, collective: bool) -> None:
     """Be a parameter server, or a worker that a chief drives; never returns."""
     cluster, task = tf_config.cluster.as_dict(), tf_config.task
-    server = make_server(cluster, str(task.type), task.index, intra=threads, inter=INTER_OP_THREADS)
+    server = make_server(
+        cluster,
+        str(task.type),
+        task.index,
+        intra=threads,
+        inter=INTER_OP_THREADS,
+        collective=collective,
+    )
     server.join()
 
 

@@ -41,9 +41,7 @@ from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models import Shipped
 from ps_allreduce.point.models.recommenders import (
     SMALL_DLRM,
-    SMALL_TWO_TOWER,
     RecommenderModel,
-    Tables,
 )
 from ps_allreduce.point.models.trained import (
     SMALL_CNN,
@@ -224,7 +222,7 @@ def _make(model: Shipped) -> tuple[keras.Model, DrawnExamples]:
     if isinstance(model, RecommenderModel):
         tables = model.tables
         examples = clicks(tables.rows, tables.numbers, model.id_exponent)
-        return _RECOMMENDERS[model.name](tables), examples
+        return (small_dlrm if model.name == SMALL_DLRM else small_two_tower)(tables), examples
     length, vocabulary = model.sequence_length, model.vocabulary
     made = small_gpt(vocabulary, length, tied=model.name == SMALL_GPT)
     return made, next_tokens(length, vocabulary)
@@ -262,12 +260,6 @@ def _small_cnn(shape: tuple[int, ...], num_classes: int) -> keras.Model:
 _OWN_IMAGE_MODELS: Mapping[str, Callable[[tuple[int, ...], int], keras.Model]] = {
     SMALL_CNN: _small_cnn,
     SMALL_VIT: small_vit,
-}
-
-
-_RECOMMENDERS: Mapping[str, Callable[[Tables], keras.Model]] = {
-    SMALL_TWO_TOWER: small_two_tower,
-    SMALL_DLRM: small_dlrm,
 }
 
 

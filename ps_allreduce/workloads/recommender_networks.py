@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import keras
 
-from ps_allreduce.point.models.recommenders import WIDTH, Tables
+from ps_allreduce.point.models.recommenders import Tables
 
 
 def small_two_tower(tables: Tables) -> keras.Model:
     """Logits [batch, 1] from ids [batch, 2] of a user and an item."""
     layers = keras.layers
     ids = keras.Input((len(tables.rows),), dtype="int32", name="ids")
-    towers = [_perceptron(vector, (64, WIDTH)) for vector in _looked_up(ids, tables)]
+    towers = [_perceptron(vector, (64, tables.width)) for vector in _looked_up(ids, tables)]
     logit = layers.Dot(axes=1)(towers)
     return keras.Model(ids, logit, name="small_two_tower")
 
@@ -27,9 +27,9 @@ def small_dlrm(tables: Tables) -> keras.Model:
     layers = keras.layers
     ids = keras.Input((len(tables.rows),), dtype="int32", name="ids")
     numbers = keras.Input((tables.numbers,), name="numbers")
-    below = _perceptron(numbers, (64, WIDTH))
+    below = _perceptron(numbers, (64, tables.width))
     vectors = [below, *_looked_up(ids, tables)]
-    stacked = layers.Reshape((len(vectors), WIDTH))(layers.Concatenate()(vectors))
+    stacked = layers.Reshape((len(vectors), tables.width))(layers.Concatenate()(vectors))
     products = layers.Flatten()(layers.Dot(axes=2)([stacked, stacked]))
     above = layers.Dense(128, activation="relu")(layers.Concatenate()([below, products]))
     return keras.Model([ids, numbers], layers.Dense(1)(above), name="small_dlrm")
@@ -38,7 +38,7 @@ def small_dlrm(tables: Tables) -> keras.Model:
 def _looked_up(ids: keras.KerasTensor, tables: Tables) -> list[keras.KerasTensor]:
     """A row [batch, width] of each table."""
     return [
-        keras.layers.Embedding(rows, WIDTH, name=f"table_{number}")(ids[:, number])
+        keras.layers.Embedding(rows, tables.width, name=f"table_{number}")(ids[:, number])
         for number, rows in enumerate(tables.rows)
     ]
 

@@ -18,7 +18,7 @@ from ps_allreduce.bounds import (
 )
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.resources import Spread
-from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, Hybrid, Single, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.variables import RowsAsked
 from tests.fakes import make_experiment
@@ -141,6 +141,15 @@ def test_every_workers_rows_pass_all_others_filled_up_to_the_longest() -> None:
     hosts = on_hosts(worker0="a", worker1="b", worker2="c")
     crossed = crossing(reduced(3), hosts, (), 3000 + 20 * 100, ROWS)
     assert crossed["a"][0] == pytest.approx(4 / 3 * 3000 + 2 * 32 * 108)
+
+
+def test_a_hybrid_has_rows_on_servers_and_the_rest_in_the_ring() -> None:
+    hosts = on_hosts(worker0="a", worker1="b", ps0="b", ps1="c")
+    mixed = make_experiment(Hybrid, 2, num_ps=2)
+    crossed = crossing(mixed, hosts, (), 3000 + 20 * 100, ROWS)
+    # The first worker's rows are all elsewhere; the second one's first shard is on its own host.
+    assert crossed["a"] == (3000 + 20 * 108, 3000 + 20 * 100)
+    assert crossed["b"] == (3000 + 8 * 108 + 12 * 100, 3000 + 8 * 100 + 12 * 108)
 
 
 def test_rows_are_counted_by_worker_batch_and_server() -> None:

@@ -1,11 +1,11 @@
 """The sentences that a report begins with.
 
 Decides what is said: synchronous parameter servers against all-reduce on equal hosts and the same
-transport first, with the interval and the number of launches; then at equal workers and equal cost;
-then the suite against plain TensorFlow; then what the figures are about.  Of one side that was
-measured alone it says which setting is fastest.  Asynchronous training
-does not compute the same thing, and another transport is another network: each gets a sentence of
-its own that says so.  How two sides are told is decided in `meetings`.
+transport first, with the interval and the number of launches; beside it a hybrid, where that was
+measured; then equal workers and equal cost; then the suite against plain TensorFlow; then what the
+figures are about.  Of one side that was measured alone it says which setting is fastest.
+Asynchronous training does not compute the same thing, and another transport is another network:
+each gets a sentence of its own that says so.  How two sides are told is decided in `meetings`.
 """
 
 from __future__ import annotations
@@ -142,13 +142,22 @@ def _opening(case: Case, main: Comparison | None) -> tuple[str, str]:
     if main:
         found = beside_undecided(case)
         said = [finding_sentence(found)] if found else []
-        return " ".join([*said, meeting_sentence(main)]), network
+        return " ".join([*said, *_of_sides(case, main)]), network
     if contending := next(contenders(case), None):
         return fastest_sentence(case, contending), network
     apart = farthest_apart(case)
     said = [finding_sentence(apart), network_sentence(apart)] if apart else []
     opening = [_ladder_text(comparisons(case), ladder) for ladder in ladders(case)]
     return " ".join(opening) or _why_none(case), " ".join(said).rstrip()
+
+
+def _of_sides(case: Case, main: Comparison) -> list[str]:
+    """The main comparison and those of the hybrid, which come first where it beats both sides."""
+    mixed = comparisons(case).of(Kind.HYBRID)
+    told = [meeting_sentence(row) for row in mixed]
+    if mixed and all(row.outcome is Outcome.FASTER for row in mixed):
+        return [*told, meeting_sentence(main)]
+    return [meeting_sentence(main), *told]
 
 
 def _alone_sentence(table: Comparisons, main: Comparison) -> str:

@@ -28,6 +28,7 @@ from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.sides import (
     ALLREDUCE,
+    HYBRID,
     PS_ASYNC,
     PS_SYNC,
     SHIPPED_ALLREDUCE,
@@ -47,6 +48,7 @@ class Kind(StrEnum):
     """Why two settings are compared."""
 
     MAIN = "the best of both sides"
+    HYBRID = "the hybrid and the best of either side"
     STOCK = "the suite and TensorFlow as it ships, which train alike"
     DEFAULT = "of one side alone, a setting and its default"
     PAIR = "two synchronous settings"
@@ -127,6 +129,7 @@ def meetings(case: Case, metric: Metric) -> dict[Kind, list[Meeting[Point]]]:
     main = alike[:1]
     return {
         Kind.MAIN: main,
+        Kind.HYBRID: [m for side in (ALLREDUCE, PS_SYNC) for m in rivals.alike(HYBRID, side)],
         Kind.STOCK: [
             meeting
             for suite, stock in ((ALLREDUCE, SHIPPED_ALLREDUCE), (PS_ASYNC, SHIPPED_PS))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.contract import sparse_gradient
+from ps_allreduce.exchange.private_api import all_layers
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Optimizer
@@ -96,6 +98,8 @@ class StockTraining:
         self._examples = self._built.examples
         self.variables, self.trainable = self._built.variables, self._built.pure.trainable
         self._model = self._built.pure.keras_model
+        if experiment.strategy.is_sparse:
+            _look_rows_up(self._model)
         self._updates = make_updates(self._load.optimizer, self.trainable)
 
     def complete(self) -> None:
@@ -176,6 +180,18 @@ class EmulatedStockTraining(StockTraining):
         return ReplicaStep(
             loss=out.loss / replicas, pulled=pulled, moments=[*out.moments, *out.releases]
         )
+
+
+def _look_rows_up(model: keras.Model) -> None:
+    """Have a model's embedding layers fetch rows, and not their tables."""
+    for layer in all_layers(model):
+        if isinstance(layer, keras.layers.Embedding):
+            layer.call = partial(_rows_of, layer)
+
+
+def _rows_of(layer: keras.layers.Embedding, inputs: Any) -> tf.Tensor:
+    rows = tf.nn.embedding_lookup(layer.embeddings.value, tf.convert_to_tensor(inputs))
+    return tf.cast(rows, layer.compute_dtype)
 
 
 def _training(function: Callable[..., Any]) -> dict[str, bool]:

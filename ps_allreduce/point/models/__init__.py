@@ -5,7 +5,7 @@ Building them is the business of `workloads`; nothing here needs TensorFlow.
 
 from __future__ import annotations
 
-from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
+from ps_allreduce.point.models.recommenders import RecommenderModel, tables_of
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import (
     ARCHITECTURES,
@@ -40,7 +40,7 @@ def shipped_model(name: str) -> Shipped | Weights:
         return ImageModel(name=name, image_size=ARCHITECTURES[name].designed_image_size)
     if name in TEXT_MODELS:
         return TextModel(name=name)
-    if name in RECOMMENDERS:
+    if tables_of(name):
         return RecommenderModel(name=name)
     if name in PUBLISHED:
         return PublishedModel(name=name)

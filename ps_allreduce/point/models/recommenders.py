@@ -13,6 +13,7 @@ Recommendation Systems", 2019): 33,762,577 rows.  `SmallDLRM` has a hundredth of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -42,6 +43,9 @@ WIDTH = 32
 
 HUGECTR_EXPONENT = 1.2
 
+#: 4 GB, which each worker holds with all-reduce.
+MOST_ELEMENTS = 10**9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
@@ -50,10 +54,19 @@ class Tables:
     Attributes:
         rows: of each table; an example looks up one row of each.
         numbers: real numbers beside the ids.
+        width: elements of a row.
     """
 
     rows: tuple[int, ...]
     numbers: int = 0
+    width: int = WIDTH
+
+    def __post_init__(self) -> None:
+        if min(*self.rows, self.width) < 1 or self.width * sum(self.rows) > MOST_ELEMENTS:
+            raise UserError(
+                f"tables need a row of a number each, and {MOST_ELEMENTS:g} numbers at most in "
+                f"all: got {max(self.rows)} rows of {self.width}."
+            )
 
 
 RECOMMENDERS: Mapping[str, Tables] = {
@@ -62,6 +75,20 @@ RECOMMENDERS: Mapping[str, Tables] = {
         rows=tuple(max(2, -(-rows // _SCALE)) for rows in CRITEO_ROWS), numbers=CRITEO_NUMBERS
     ),
 }
+
+
+def tables_of(name: str) -> Tables | None:
+    """Those of a model, for instance of `TwoTower-4000x64`, whose two have 4000 rows of 64.
+
+    None if it is no recommender.
+
+    Raises:
+        UserError: the tables would be too large, or have no row.
+    """
+    found = re.fullmatch(r"TwoTower-([0-9]{1,9})x([0-9]{1,9})", name)
+    if found is None:
+        return RECOMMENDERS.get(name)
+    return Tables(rows=(int(found[1]),) * 2, width=int(found[2]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +108,7 @@ class RecommenderModel(Columns):
     id_exponent: float = HUGECTR_EXPONENT
 
     def __post_init__(self) -> None:
-        if self.name not in RECOMMENDERS:
+        if tables_of(self.name) is None:
             raise unknown_model(self.name)
         if not self.id_exponent >= 0:
             raise UserError(f"id_exponent must be at least 0, got {self.id_exponent:g}.")
@@ -90,7 +117,9 @@ class RecommenderModel(Columns):
     @property
     def tables(self) -> Tables:
         """What its examples consist of."""
-        return RECOMMENDERS[self.name]
+        found = tables_of(self.name)
+        assert found is not None
+        return found
 
 
 def row_shares(num_rows: int, exponent: float) -> npt.NDArray[np.float64]:

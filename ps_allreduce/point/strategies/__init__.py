@@ -13,6 +13,7 @@ from typing import get_args
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
 from ps_allreduce.point.strategies.base import NoCommunication, Single
+from ps_allreduce.point.strategies.hybrid import Hybrid
 from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
 
@@ -22,6 +23,7 @@ __all__ = [
     "AnyStrategy",
     "AsynchronousServers",
     "Horovod",
+    "Hybrid",
     "NoCommunication",
     "Single",
     "StockAllReduce",
@@ -37,6 +39,7 @@ AnyStrategy = (
     | SynchronousServers
     | AllReduce
     | Horovod
+    | Hybrid
     | StockServers
     | StockAllReduce
 )

@@ -170,6 +170,7 @@ class Strategy(Columns):
         uses_servers: variables live on parameter servers, driven by a chief; otherwise every
             worker drives itself.  It follows from the side.
         uses_collective: gradients are combined by a collective of the workers; so does this.
+        places_variables: a plan says which server has which variable; so does this.
         synchronous: all workers apply the same update in every step.
         deals_steps: a step goes to whichever worker is free, so workers may make different numbers.
         replicated: every worker ends with the same trainable weights of its own.
@@ -189,6 +190,7 @@ class Strategy(Columns):
     implied: ClassVar[Mapping[str, object]] = {}
     uses_servers: ClassVar[bool]
     uses_collective: ClassVar[bool]
+    places_variables: ClassVar[bool]
     synchronous: ClassVar[bool] = True
     deals_steps: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
@@ -199,6 +201,7 @@ class Strategy(Columns):
     def __init_subclass__(cls) -> None:
         cls.uses_servers = StrategySide.SERVERS in cls.side
         cls.uses_collective = StrategySide.ALL_REDUCE in cls.side
+        cls.places_variables = cls.side is StrategySide.SERVERS
 
     @classmethod
     def understands(cls) -> frozenset[str]:

@@ -22,6 +22,7 @@ from ps_allreduce.point.resources import Resources, Spread
 from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import (
     Altered,
+    Embeddings,
     Servers,
     Strategy,
     StrategySettings,
@@ -81,6 +82,8 @@ class StockServers(Stock):
         steps_per_dispatch: a function that the coordinator schedules makes so many steps.
         join_rounds: the coordinator waits for all workers after as many functions as there are
             workers.  That averages nothing: each worker's gradients are applied on their own.
+        embeddings: sparse ones look rows up by `tf.nn.embedding_lookup`; Keras' layers read whole
+            tables.  Their gradients are of rows either way.
     """
 
     kind: ClassVar[str] = "stock_ps"
@@ -93,6 +96,12 @@ class StockServers(Stock):
     servers: Servers = field(default_factory=Servers)
     steps_per_dispatch: int = 1
     join_rounds: bool = False
+    embeddings: Embeddings = field(default=Embeddings.DENSE, metadata=LATER)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Only the rows that a step looks up are fetched."""
+        return self.embeddings is Embeddings.SPARSE
 
     def __post_init__(self) -> None:
         check_steps_per_dispatch(self.steps_per_dispatch)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.data.cases import Case
 from analysis.published.beside import CURVE, P2, PIZ_DAINT, table_beside
 from analysis.published.claix import CLAIX, PATCHES
+from analysis.published.embeddings import EMBEDDINGS, crossing
 from analysis.published.incast import INCAST
 from analysis.published.network import NETWORK, device_name
 from analysis.published.osu import OSU
@@ -25,27 +27,35 @@ from ps_allreduce.point.inputs.data import Data, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import ExampleForm, Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     Horovod,
+    Hybrid,
     Single,
     StockAllReduce,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute, Scaling, Workload
 from ps_allreduce.record.evaluation_timings import EvaluationTimes
+from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import (
     case_of,
     cases_of,
     changed,
     invoke,
+    on_own_hosts,
     reported,
     runs,
     save_all,
@@ -154,6 +164,50 @@ def test_every_port_stands_beside_the_deepest_with_the_same_senders_and_control(
     }
     assert "Reno and BBR not measured" in shown.sentences[-1]
     assert len(shown.figures) == 1
+
+
+def towers(rows: int) -> Iterator[list[RunRecord]]:
+    """A gather takes 300 rows a worker, whole tables all of them; both take the link's time."""
+    load = Workload(
+        model=RecommenderModel(name=f"TwoTower-{rows}x32"), optimizer=Sgd(learning_rate=1.0)
+    )
+    asked = RowsAsked(row_bytes=128, asked=900.0, unique=300.0, longest=320.0, union=700.0)
+    for embeddings, found, rate in (("sparse", asked, 1000.0), ("dense", None, 1e6 / rows)):
+        own = make_experiment(
+            AllReduce,
+            4,
+            workload=load,
+            wire=Wire(),
+            embeddings=Embeddings(embeddings),
+            spread=Spread(),
+        )
+        whole = 128 * (300 if found else 2 * rows)
+        settings = {"gradient_bytes": whole, "rows_asked": found, "num_messages": 1}
+        yield runs(own, times(rate), **settings, **on_own_hosts(4, 1e8))
+    mixed = make_experiment(Hybrid, 4, workload=load, spread=Spread())
+    yield runs(mixed, times(2000.0))
+
+
+def test_rows_and_whole_tables_cross_where_bytes_say_it() -> None:
+    cases = cases_of(*[group for rows in (200, 800, 2000) for group in towers(rows)])
+    shown = EMBEDDINGS.show(cases)
+    gather = shown.tables[0].rows.query("sent == 'all-reduce, rows'")
+    assert [*gather["share"]] == ["0.75", "0.19", "0.07"]
+    assert [each.partition(" ")[0] for each in gather["over whole tables"]] == [
+        "0.20",
+        "0.80",
+        "2.00",
+    ]
+    # 3 x 320 x 136 bytes against 1.5 x 128 x 2 x rows: equal at 340 rows of each table.
+    told = "equal to whole tables at 0.15 of the rows, by bytes at 0.44 (-66%)."
+    assert shown.sentences[0] == f"all-reduce, rows (4 workers): {told}"
+    assert len(shown.figures) == 1
+
+
+def test_lines_cross_on_logarithmic_scales() -> None:
+    line = pd.DataFrame({"share": [0.1, 1.0], "ratio": [2.0, 0.5]})
+    assert crossing(line, "ratio") == pytest.approx(0.1**0.5)
+    assert crossing(line.assign(ratio=[0.5, 0.2]), "ratio") is None
 
 
 def test_a_real_device_has_its_own_name() -> None:

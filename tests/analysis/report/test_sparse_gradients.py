@@ -18,15 +18,18 @@ from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    Hybrid,
     StockAllReduce,
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
 from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, times
-from tests.fakes import make_experiment, make_host
+from tests.fakes import LOOKING_UP, make_experiment, make_host
 
 #: Two tables of embeddings, of which a step of 64 examples looks up a row each.
 TABLES = tuple(
@@ -139,6 +142,31 @@ def test_what_is_not_known_of_rows_is_not_told(
     assert said in headline
     assert MADE_DENSE not in headline
     assert headline.endswith("Trained with SGD, not your Lion.")
+
+
+def rows_of(rates: dict[Any, float]) -> Case:
+    """A recommender of which all sides send rows."""
+    own = {kind: make_experiment(kind, 2, spread=Spread(), **ROWS) for kind in rates}
+    return case_of(
+        *(runs(own[kind], times(r / 100), **on_own_hosts(2, 1e8)) for kind, r in rates.items())
+    )
+
+
+ROWS: dict[str, Any] = {"workload": LOOKING_UP, "wire": Wire(), "embeddings": Embeddings.SPARSE}
+
+
+def test_a_hybrid_that_beats_both_sides_is_told_first_and_taken_home(tmp_path: Path) -> None:
+    rates = {AllReduce: 1000.0, SynchronousServers: 2000.0, Hybrid: 3000.0}
+    case = rows_of(rates)
+    headline = verdict(case).headline
+    assert headline.startswith("The hybrid is 3.00x")
+    assert "The hybrid is 1.50x" in headline
+    assert "The parameter-server setting (ps_sync, round_robin) is 2.00x" in headline
+    slower = verdict(rows_of(rates | {Hybrid: 1500.0})).headline
+    assert slower.startswith("The parameter-server setting (ps_sync, round_robin) is 2.00x")
+    assert "is 1.33x [1.33, 1.33] faster than the hybrid" in slower
+    save_all(tmp_path / "compare", [record for point in case.points for record in point.records])
+    assert isinstance(choose(tmp_path, "best", None).record.experiment.strategy, Hybrid)
 
 
 def test_the_screen_says_it_first() -> None:

@@ -25,6 +25,7 @@ from analysis.report.tables.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import subtract
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, Shard
@@ -36,9 +37,10 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.record.variables import PlacementUsed
-from tests.analysis.builders import links_between, run, runs, table_of, tasks_on, times
-from tests.fakes import make_experiment, make_host
+from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
+from ps_allreduce.record.variables import PlacementUsed, RowsAsked
+from tests.analysis.builders import case_of, links_between, run, runs, table_of, tasks_on, times
+from tests.fakes import LOOKING_UP, make_experiment, make_host
 
 #: A launch whose workers do the same: 60 ms of compute, 20 ms of exchange.
 SOUND = {
@@ -54,6 +56,7 @@ SOUND = {
     "exchange_s": 0.025,
     "network_s": 0.03,
     "hot_server_s": 0.0,
+    "hot_rows_s": 0.0,
     "slow_link_s": 0.0,
     "slow_worker_s": 0.0,
     "fastest_link_bits_per_s": 1e8,
@@ -88,6 +91,7 @@ SLOWER: Mapping[Cause, Mapping[str, float]] = {
     Cause.IN_TURN: {"waiting_s": 0.02},
     Cause.INPUT: {"input_wait_s": 0.02, "last_input_s": 0.02},
     Cause.HOT_SERVER: {"exchange_s": 0.02, "hot_server_s": 0.018, "network_s": 0.018},
+    Cause.HOT_ROWS: {"exchange_s": 0.02, "hot_rows_s": 0.018, "network_s": 0.018},
     Cause.SLOW_LINK: {"exchange_s": 0.02, "slow_link_s": 0.018, "network_s": 0.018},
     Cause.SLOWED: {"compute_s": 0.02, "fastest_compute_s": 0.02},
     Cause.LOST: {
@@ -236,6 +240,34 @@ def test_what_the_busiest_link_would_save() -> None:
     assert network_causes(run(SPREAD, 100.0)) is None
     better = better_placement(HOT)
     assert (better.policy, better.share) == (Policy.LARGEST_FIRST, 0.5)
+
+
+def test_what_hot_rows_cost_and_where_else_to_put_them() -> None:
+    rows = RowsAsked(
+        row_bytes=92, asked=9.0, unique=4.0, longest=32.0, union=6.0, per_server=(3.0, 1.0)
+    )
+    stated = StrategySettings(
+        num_ps=2,
+        layout=LayoutKind.DEDICATED,
+        embeddings=Embeddings.SPARSE,
+        table_rows=RowRule.RANGE,
+    )
+    ranges = SynchronousServers.of(stated)
+    sparse = replace(SPREAD, strategy=ranges, workload=LOOKING_UP)
+    launched = runs(sparse, times(1.0), **on_hosts(sparse), rows_asked=rows)
+    found = network_causes(launched[0])
+    assert found is not None
+    # Of two workers three rows of 100 bytes each, and not two, at 100 bytes/s.
+    assert found.hot_rows_s == pytest.approx(2.0)
+    even = replace(rows, per_server=(2.0, 2.0))
+    modulo = SynchronousServers.of(replace(stated, table_rows=RowRule.MODULO))
+    spread = replace(sparse, strategy=modulo)
+    faster = runs(spread, times(2.0), **on_hosts(spread), rows_asked=even)
+    (told,) = explanations(case_of(launched, faster))
+    assert advice_text(told, Cause.HOT_ROWS) == (
+        "ps:0 is asked for 1.5 times the mean rows of a server. Place rows by modulo or hash "
+        "(--table-rows)."
+    )
 
 
 def case_of_pair() -> Case:

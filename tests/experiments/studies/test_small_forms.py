@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies import incast
+from experiments.studies import embeddings, incast
 from experiments.studies.literature import (
     claix,
     network,
@@ -104,6 +104,17 @@ def test_ports_of_every_size_are_met_by_all_that_is_sent_and_by_every_congestion
 def test_buffers_of_ports_that_are_not_emulated_cannot_be_set() -> None:
     with pytest.raises(UserError, match="LAUNCHER=emulated"):
         list(incast.STUDY.points(make_scope((1, 2), launcher="ssh", spread=Spread())))
+
+
+def test_rows_and_whole_tables_meet_at_every_share_of_looked_up_rows() -> None:
+    points = small(embeddings.STUDY)
+    assert len(set(points)) == len(points) == 40
+    tables = Counter(p.workload for p in points)
+    assert [tables[each] for each in embeddings.CHANGED] == [3, 3, 3]
+    ring = {p.workload for p in points if p.strategy == AllReduce()}
+    assert ring == set(tables), "every workload has whole tables to be held against"
+    with pytest.raises(UserError, match="is trained with dense embeddings"):
+        list(embeddings.STUDY.points(make_scope((2, 4))))
 
 
 def buffer_of(point: Experiment) -> int:

@@ -29,10 +29,11 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Embeddings, Servers, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope
+from tests.fakes import LOOKING_UP
 
 QUICK = PROFILES["quick"]
 ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
@@ -51,8 +52,8 @@ def served(points: Sequence[Experiment]) -> list[tuple[int, int, str]]:
     ]
 
 
-#: But those that need emulated links.
-ANYWHERE = sorted(STUDIES.keys() - {"foresight", "incast", "wire"})
+#: But those that need emulated links or train tables.
+ANYWHERE = sorted(STUDIES.keys() - {"embeddings", "foresight", "incast", "wire"})
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
@@ -104,6 +105,24 @@ def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
     *others, best = served(points)
     assert others == [(1, 1, "round_robin"), (2, 2, "round_robin")]
     assert best == (2, 2, "partitioned")
+
+
+def test_compare_of_a_recommender_has_rows_on_every_side_and_whole_tables_beside() -> None:
+    points = points_of("compare", (1, 4), workloads=(LOOKING_UP,), brief=True, host_cores=8)
+    told = [(str(p.strategy), p.strategy.is_sparse) for p in points if p.num_workers == 4]
+    assert Counter(told) == {
+        ("allreduce", True): 1,
+        ("allreduce", False): 1,
+        ("ps_async", True): 1,
+        ("ps_sync", True): 2,
+        ("hybrid", True): 1,
+        ("stock_ps", False): 1,
+        ("stock_ps", True): 1,
+        ("stock_allreduce", False): 1,
+    }
+    stated = StrategySettings(embeddings=Embeddings.DENSE)
+    dense = points_of("compare", (1, 4), workloads=(LOOKING_UP,), brief=True, settings=stated)
+    assert {p.strategy.is_sparse for p in dense if not p.strategy.as_shipped} == {False}
 
 
 def test_compare_cuts_where_that_is_best() -> None:

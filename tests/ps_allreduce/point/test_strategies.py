@@ -16,6 +16,7 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     Horovod,
+    Hybrid,
     NoCommunication,
     Single,
     StockAllReduce,
@@ -24,7 +25,7 @@ from ps_allreduce.point.strategies import (
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Altered, Strategy, StrategySettings, StrategySide
+from ps_allreduce.point.strategies.base import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from tests.fakes import make_experiment
@@ -61,6 +62,8 @@ MISTAKES: list[tuple[type[AnyStrategy], dict[str, Any], str]] = [
     (AllReduce, {"in_flight": -1}, "in_flight must be at least 0 (no bound), got -1"),
     (Single, {"num_ps": 1}, "strategy single has no setting num_ps"),
     (NoCommunication, {"group_bytes": 0}, "strategy no_communication has no setting group_bytes"),
+    (Hybrid, {"placement": Policy.GREEDY}, "strategy hybrid has no setting placement"),
+    (Hybrid, {"embeddings": Embeddings.DENSE}, "rows of tables on servers: leave --embeddings de"),
     (Horovod, {"fusion_bytes": -1}, "fusion_bytes must be at least 0, got -1"),
     (Horovod, {"cycle_ms": 0.0}, "cycle_ms must be above 0 and at most 10000, got 0"),
     (Horovod, {"bytes_per_pack": 0}, "strategy horovod has no setting bytes_per_pack"),
@@ -126,12 +129,10 @@ def test_every_strategy_works_without_a_word_and_its_traits_agree(
     assert not (strategy.replicated and strategy.uses_servers)
 
 
-def test_a_hybrid_is_on_both_sides() -> None:
-    class Hybrid(Strategy):
-        side = StrategySide.HYBRID
-
-    assert (Hybrid.uses_servers, Hybrid.uses_collective) == (True, True)
-    assert Hybrid.side not in {each.side for each in STRATEGIES.values()}
+def test_a_hybrid_is_on_both_sides_and_on_neither() -> None:
+    traits = (Hybrid.uses_servers, Hybrid.uses_collective, Hybrid.places_variables)
+    assert traits == (True, True, False)
+    assert Hybrid.side not in {each.side for each in STRATEGIES.values() if each is not Hybrid}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())

@@ -1,0 +1,283 @@
+"""The study of sparse embeddings: where rows travel faster than whole tables, by whose bytes.
+
+Decides what each point is compared with, all-reduce of whole tables with the same workload and as
+many workers, and where lines cross: of what was measured, and of the least times of the busiest
+link that follow from the ids (`bound_of`).  Both are read off between neighbouring points, where
+the logarithm of the share is on a straight line with that of the ratio.
+
+With k rows of w bytes looked up by each of n workers, of V rows in all, links carry in a step
+2(n - 1)/n V w around a ring of whole tables, (n - 1) k (w + 8) around one of rows, and to and from
+M servers beside workers, balanced, (n - 1)/M k (w + 8) and as many rows back: a gather is shorter
+than the ring below k/V = 2/n w/(w + 8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from analysis.data.cases import Case, Point
+from analysis.derive.fastest_step import bound_of
+from analysis.figures.marks import data_of
+from analysis.figures.style import COLOURS, INK, MARKERS, finish_grid, new_figure, style
+from analysis.published.study import (
+    PublishedStudy,
+    Shown,
+    StudyFigure,
+    StudyTable,
+    beside_base,
+    intervals,
+    over_base,
+)
+from analysis.stats.points import mean_rate
+from analysis.wording import number, ratio
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.recommenders import HUGECTR_EXPONENT, RecommenderModel
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    Hybrid,
+    StockAllReduce,
+    StockServers,
+    SynchronousServers,
+)
+
+TABLE = (
+    "Share: different rows that a worker's step looks up, over all rows. Over whole tables: the "
+    "rate over that of all-reduce with whole tables, with its interval. By bytes: the same ratio "
+    "if nothing but the busiest link took time. Network: the least milliseconds of that link in a "
+    "step; of TensorFlow as it ships nobody knows them."
+)
+CAPTION = (
+    "Rate over that of all-reduce with whole tables (the line at 1), by the share of the rows that "
+    "a worker's step looks up; on the left of a vertical line bytes say that rows are faster. "
+    "Dashed: by bytes alone. Bars are 95 % intervals over launches."
+)
+
+GATHER, SERVERS, MIXED = "all-reduce, rows", "servers, rows", "hybrid, rows"
+STOCK_RING, STOCK_PS = "TensorFlow's all-reduce", "TensorFlow's servers"
+
+#: What is drawn, in the order of its colours.
+LABELS = (GATHER, SERVERS, MIXED, STOCK_RING, STOCK_PS)
+
+_PANEL, _AROUND = 2.7, 1.2
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    rows = pd.DataFrame([row for case in cases for row in _rows(case)])
+    if rows.empty:
+        return Shown(sentences=["No workload has both rows and whole tables with launches."])
+    rows = rows.sort_values(["num_workers", "alike", "share"], ascending=[False, False, False])
+    drawn = rows[rows["alike"]]
+    crossings = [*_crossings(drawn)]
+    figure = StudyFigure(
+        name="rows-against-whole-tables",
+        title="Where rows travel faster than whole tables",
+        caption=CAPTION,
+        figure=_drawn(drawn),
+        data=data_of(rows),
+    )
+    return Shown(
+        sentences=[*(each["told"] for each in crossings), *_sentences(drawn)],
+        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        figures=[figure],
+    )
+
+
+def _rows(case: Case) -> Iterator[dict[str, object]]:
+    """Points that send rows, each beside whole tables."""
+    asked = {p.num_workers: found for p in case.points if (found := _rows_asked(p)) is not None}
+    for point, base in beside_base(case.points, _is_dense, lambda own: own.num_workers):
+        if point is base or point.num_workers not in asked:
+            continue
+        model = point.experiment.workload.model
+        assert isinstance(model, RecommenderModel)
+        network, whole = _network_s(point), _network_s(base)
+        yield {
+            "sent": _label(point.experiment),
+            "rows": sum(model.tables.rows),
+            "width": model.tables.width,
+            "exponent": model.id_exponent,
+            "batch": point.experiment.workload.batch_per_worker,
+            "num_workers": point.num_workers,
+            "num_ps": point.experiment.num_ps,
+            "share": asked[point.num_workers] / sum(model.tables.rows),
+            "rate": mean_rate(point),
+            **over_base("over_whole", point.rates, base.rates),
+            "network_s": network,
+            "by_bytes": whole / network,
+            "alike": model.id_exponent == HUGECTR_EXPONENT and _is_usual(case, point),
+        }
+
+
+def _is_dense(point: Point) -> bool:
+    strategy = point.experiment.strategy
+    return isinstance(strategy, AllReduce) and not strategy.is_sparse
+
+
+def _is_usual(case: Case, point: Point) -> bool:
+    """What the lines of the figure share: all has one server, or one for each of most workers."""
+    most = max(each.num_workers for each in case.points)
+    several = any(isinstance(each.experiment.strategy, Hybrid) for each in case.points)
+    return several and point.num_workers == most
+
+
+def _rows_asked(point: Point) -> float | None:
+    found = [r.rows_asked.unique for r in point.counting if r.rows_asked is not None]
+    return float(np.mean(found)) if found else None
+
+
+def _network_s(point: Point) -> float:
+    bounds = [bound for record in point.counting if (bound := bound_of(record)) is not None]
+    return float(np.mean([bound.network_s for bound in bounds])) if bounds else math.nan
+
+
+def _label(experiment: Experiment) -> str:
+    labels = {
+        AllReduce: GATHER,
+        SynchronousServers: SERVERS,
+        Hybrid: MIXED,
+        StockAllReduce: STOCK_RING,
+        StockServers: STOCK_PS,
+    }
+    return labels.get(type(experiment.strategy), str(experiment.strategy))
+
+
+def _panels(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """By the number of servers, most first; what has no servers stands in each."""
+    for count in sorted(set(rows["num_ps"]) - {0}, reverse=True):
+        own = rows[rows["num_ps"].isin([0, count])]
+        workers = own["num_workers"].max()
+        yield f"{workers} workers, {count} server{'s' * (count > 1)}", own
+
+
+def _crossings(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """Where each line crosses that of whole tables, in every panel."""
+    told = set()
+    for title, panel in _panels(rows):
+        for label, line in panel.groupby("sent", sort=False):
+            where = title if line["num_ps"].max() else title.partition(",")[0]
+            by_bytes, measured = (crossing(line, each) for each in ("by_bytes", "over_whole"))
+            if (label, where) in told or by_bytes is None:
+                continue
+            told.add((label, where))
+            yield {
+                "title": title,
+                "sent": label,
+                "by_bytes": by_bytes,
+                "told": _crossing_text(f"{label} ({where})", by_bytes, measured),
+            }
+
+
+def _crossing_text(who: str, by_bytes: float, measured: float | None) -> str:
+    if measured is None:
+        return f"{who}: by bytes equal to whole tables at {by_bytes:.2f} of the rows; not measured."
+    return (
+        f"{who}: equal to whole tables at {measured:.2f} of the rows, by bytes at {by_bytes:.2f} "
+        f"({measured / by_bytes - 1:+.0%})."
+    )
+
+
+def crossing(line: pd.DataFrame, name: str) -> float | None:
+    """The share at which a ratio is 1, between two neighbouring points; None if it is nowhere."""
+    known = line.dropna(subset=[name]).sort_values("share")
+    logs, shares = np.log(known[name].to_numpy(float)), np.log(known["share"].to_numpy(float))
+    for first in range(len(logs) - 1):
+        low, high = logs[first], logs[first + 1]
+        if low >= 0.0 > high:
+            way = low / (low - high)
+            return float(np.exp(shares[first] + way * (shares[first + 1] - shares[first])))
+    return None
+
+
+def _sentences(rows: pd.DataFrame) -> Iterator[str]:
+    """What rows are worth where fewest of them are looked up."""
+    least = rows[rows["share"] == rows["share"].min()]
+    for title, panel in _panels(least):
+        ends = intervals(panel, ["over_whole", "low", "high"], ratio)
+        told = "; ".join(f"{who} {each}" for who, each in zip(panel["sent"], ends, strict=True))
+        share = panel["share"].iloc[0]
+        yield f"{title}, {share:.0%} of the rows looked up: of whole tables' rate {told}."
+
+
+def _text(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "sent": rows["sent"],
+            "workers": rows["num_workers"],
+            "servers": rows["num_ps"].replace(0, "-"),
+            "rows": rows["rows"],
+            "width": rows["width"],
+            "exponent": rows["exponent"],
+            "batch": rows["batch"],
+            "share": rows["share"].map("{:.2f}".format),
+            "rows/s": rows["rate"].map(number),
+            "over whole tables": intervals(rows, ["over_whole", "low", "high"], ratio),
+            "by bytes": [_or_dash(value, ratio) for value in rows["by_bytes"]],
+            "network ms": [_or_dash(1e3 * value, number) for value in rows["network_s"]],
+        }
+    )
+
+
+def _or_dash(value: float, spell: Callable[[float], str]) -> str:
+    return "-" if math.isnan(value) else spell(value)
+
+
+def _drawn(rows: pd.DataFrame) -> Figure:
+    panels = dict(_panels(rows))
+    with style():
+        figure, grid = new_figure(1, len(panels), _AROUND + _PANEL, alike="all")
+        for axes, (title, panel) in zip(grid, panels.items(), strict=True):
+            _draw_panel(axes, panel)
+            axes.set_title(title, loc="left")
+        finish_grid(
+            figure, grid, len(panels), ("share of rows looked up", "rate over whole tables")
+        )
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.axhline(1.0, color=INK, linewidth=0.8)
+    for label, line in panel.sort_values("share").groupby("sent", sort=False):
+        place = LABELS.index(str(label))
+        colour, marker = COLOURS[place], MARKERS[place]
+        axes.plot(line["share"], line["by_bytes"], color=colour, linestyle="--", linewidth=0.8)
+        axes.errorbar(
+            line["share"],
+            line["over_whole"],
+            yerr=[line["over_whole"] - line["low"], line["high"] - line["over_whole"]],
+            color=colour,
+            marker=marker,
+            markersize=5,
+            linewidth=1.2,
+            elinewidth=0.9,
+            linestyle="-" if len(line) > 2 else "none",
+            label=str(label),
+        )
+        if (at := crossing(line, "by_bytes")) is not None:
+            axes.axvline(at, color=colour, linestyle=":", linewidth=0.9)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+EMBEDDINGS = PublishedStudy(
+    name="embeddings",
+    source="none for TensorFlow 2. Kim and others, Parallax: Sparsity-aware Data Parallel Training "
+    "of Deep Neural Networks, EuroSys 2019, compare the same three for TensorFlow 1.",
+    differences=(
+        "Parallax trained language models on 48 GPUs; here two tables and small perceptrons train "
+        "on processors, behind slow emulated links.",
+        "Ids follow a power law; those of a log are not independent.",
+        "Tables are small enough for every worker's memory; those of recommenders may not be.",
+    ),
+    show=_show,
+)
