@@ -136,6 +136,11 @@ class Training:
                 f"{strategy.label}: of plain TensorFlow only its all-reduce is written, as it "
                 "ships. Choose another setting; the tutorials of TensorFlow have this training."
             )
+        if strategy.uses_servers and strategy.uses_collective:
+            raise UserError(
+                f"{strategy.label}: a hybrid is compared and not written. Choose a setting of "
+                "servers or of all-reduce."
+            )
         if strategy.module is not None:
             raise UserError(
                 f"{strategy.label}: a training of your own would need a built {strategy.label}, "

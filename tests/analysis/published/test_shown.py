@@ -49,7 +49,6 @@ from ps_allreduce.point.workload import EmulatedCompute, Scaling, Workload
 from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import RowsAsked
-from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import (
     case_of,
     cases_of,
