@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.exchange.stacking import NUMBER_BYTES
@@ -27,6 +29,13 @@ from ps_allreduce.record.variables import RowsAsked
 Rates = Mapping[str, tuple[float, float]]
 
 
+class RowPhase(StrEnum):
+    """When rows of tables travel: before their worker computes, and after."""
+
+    FETCHED = "fetched"
+    SENT = "sent"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """What one host sends another one in a step.
@@ -34,12 +43,14 @@ class Flow:
     Attributes:
         num_bytes: payload.
         worker: in whose step; None where workers send together.
+        rows: of rows of tables, when; None of all else.
     """
 
     source: str
     target: str
     num_bytes: float
     worker: int | None = None
+    rows: RowPhase | None = None
 
 
 def demands(
@@ -84,9 +95,9 @@ def _rows_to_servers(
         pushed = asked * (rows.row_bytes + NUMBER_BYTES)
         for worker, host in _senders(experiment, host_of):
             if host != server:
-                yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
-                pulled = asked * rows.row_bytes
-                yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
+                pulled, flow = asked * rows.row_bytes, partial(Flow, worker=worker)
+                yield flow(source=host, target=server, num_bytes=pushed, rows=RowPhase.SENT)
+                yield flow(source=server, target=host, num_bytes=pulled, rows=RowPhase.FETCHED)
 
 
 def _to_servers(
@@ -119,12 +130,14 @@ def _around(
     senders = [host for _, host in _senders(experiment, host_of)]
     hosts = list(dict.fromkeys(senders))
     share = 2 * (len(senders) - 1) / len(senders)
-    crossing = share * whole * _push_share(experiment)
+    crossing: dict[RowPhase | None, float] = {None: share * whole * _push_share(experiment)}
     if rows is not None:
-        crossing += (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
+        gathered = (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
+        crossing[RowPhase.SENT] = gathered
     if len(hosts) > 1:
         for host, following in zip(hosts, [*hosts[1:], hosts[0]], strict=True):
-            yield Flow(source=host, target=following, num_bytes=crossing)
+            for phase, size in crossing.items():
+                yield Flow(source=host, target=following, num_bytes=size, rows=phase)
 
 
 def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[tuple[int | None, str]]:
@@ -164,6 +177,25 @@ def network_time_s(flows: Iterable[Flow], rates: Rates) -> float:
     )
 
 
+def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
+    """Seconds of a worker's step that its rows take and no computation of its own hides.
+
+    They are there before its forward pass begins, and their gradients are known when its backward
+    pass ends.  Of several workers the one that it takes longest.
+    """
+    of_rows: dict[int | None, list[Flow]] = {}
+    for flow in flows:
+        if flow.rows is not None:
+            of_rows.setdefault(flow.worker, []).append(flow)
+    return max(
+        (
+            sum(network_time_s([f for f in own if f.rows is phase], rates) for phase in RowPhase)
+            for own in of_rows.values()
+        ),
+        default=0.0,
+    )
+
+
 def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: float) -> float:
     """Time on the busiest link at a stated rate, servers loaded equally, on hosts enough.
 
@@ -179,10 +211,14 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
     return network_time_s(demands(experiment, host_of, shares, gradient_bytes), rates)
 
 
-def step_bound_s(forward_s: float, backward_s: float, network_s: float) -> float:
+def step_bound_s(
+    forward_s: float, backward_s: float, network_s: float, rows_s: float = 0.0
+) -> float:
     """Seconds of a step whose communication overlaps perfectly with its own backward pass.
+
+    All but that of its rows, which overlaps with neither pass (`rows_s`).
 
     Of one worker.  Where workers differ, the slowest decides for synchronous strategies: a step of
     all workers cannot end before the slowest worker's gradients are there.
     """
-    return forward_s + max(backward_s, network_s)
+    return forward_s + max(backward_s + rows_s, network_s)

@@ -10,7 +10,9 @@ max(n L / B, S / B), with S the bytes of all gradients and L those of the hottes
 
 Synchronous step: forward + max(backward, T).  Of several accumulated batches only the last backward
 pass can overlap: nothing is sent before it.  What overlaps with the *next* forward pass as well is
-not part of this bound; no strategy here does that, a step begins when all values are there.
+not part of this bound; no strategy here does that, a step begins when all values are there.  Rows
+of tables are fetched before the forward pass and sent after the backward pass, so the time R of a
+worker's rows is hidden by neither: forward + max(backward + R, T).
 
 Asynchronous step, of all workers, which is n worker steps: workers take turns on a link, and one
 worker's forward pass hides another one's traffic, so max(forward + max(backward, own), T) with
@@ -37,6 +39,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ps_allreduce import bounds
 from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.record.records import RunRecord
@@ -75,7 +78,8 @@ def bound_of(record: RunRecord) -> Bound | None:
     if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, compute, flows, rates)
     else:
-        step_s = compute.step_s(compute.scales.max(axis=0), network_s)
+        rows_s = bounds.rows_s(flows, rates)
+        step_s = compute.step_s(compute.scales.max(axis=0), network_s, rows_s)
     return Bound(network_s=network_s, step_s=step_s)
 
 
@@ -146,9 +150,9 @@ class _Compute:
     last_s: float
     scales: _Floats
 
-    def step_s(self, scales: _Floats, network_s: float) -> float:
+    def step_s(self, scales: _Floats, network_s: float, rows_s: float) -> float:
         """The least seconds of a step, mean over steps that are scaled so."""
-        each = [step_bound_s(self.before_s * s, self.last_s * s, network_s) for s in scales]
+        each = [step_bound_s(self.before_s * s, self.last_s * s, network_s, rows_s) for s in scales]
         return float(np.mean(each))
 
 
@@ -182,7 +186,7 @@ def _dealt_step_s(
     num_workers = record.experiment.num_workers
     own = [[flow for flow in flows if flow.worker == worker] for worker in range(num_workers)]
     alone = [
-        compute.step_s(scales, network_time_s(each, rates))
+        compute.step_s(scales, network_time_s(each, rates), bounds.rows_s(each, rates))
         for scales, each in zip(compute.scales, own, strict=True)
     ]
     if record.experiment.strategy.columns().get("staleness") is not None:

@@ -14,6 +14,7 @@ from ps_allreduce.bounds import (
     link_bytes,
     network_time_s,
     nominal_network_s,
+    rows_s,
     step_bound_s,
 )
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
@@ -150,6 +151,16 @@ def test_a_hybrid_has_rows_on_servers_and_the_rest_in_the_ring() -> None:
     # The first worker's rows are all elsewhere; the second one's first shard is on its own host.
     assert crossed["a"] == (3000 + 20 * 108, 3000 + 20 * 100)
     assert crossed["b"] == (3000 + 8 * 108 + 12 * 100, 3000 + 8 * 100 + 12 * 108)
+
+
+def test_no_computation_of_a_worker_hides_its_rows() -> None:
+    hosts = on_hosts(worker0="a", ps0="b", ps1="c")
+    flows = demands(served(1, 2), hosts, (1000, 0), 3000, ROWS)
+    rates = dict.fromkeys("abc", (1000.0, 1000.0))
+    # Numbers and gradients go out when rows have come in; whole variables are no rows.
+    assert rows_s(flows, rates) == pytest.approx(20 * 108 / 1000 + 20 * 100 / 1000)
+    assert rows_s(demands(served(1, 2), hosts, (1000, 0), 3000), rates) == 0.0
+    assert step_bound_s(1.0, 2.0, 3.0, rows_s=4.0) == 7.0
 
 
 def test_rows_are_counted_by_worker_batch_and_server() -> None:

@@ -19,6 +19,7 @@ from analysis.report.explanation import (
 )
 from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
 from analysis.report.sentences.meetings import each_text, scaling_lines_of
+from analysis.report.tables.looked_up_rows import LOOKED_UP_NOTE, looked_up_rows
 from analysis.report.tables.table import on_several_hosts, pairs_lines, report_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.report.tables.where_time_goes import (
@@ -138,7 +139,12 @@ def _placement(report: CaseReport) -> PagePart:
                 caption="Trainable bytes per parameter server. Hottest over mean: 1.00 is "
                 "balanced.",
                 wraps={"planned bytes": "bytes", "read back": "bytes"},
-            )
+            ),
+            TextTable(
+                rows=looked_up_rows(report.case),
+                title="Rows that are looked up",
+                caption=LOOKED_UP_NOTE,
+            ),
         ],
     )
 
