@@ -74,7 +74,6 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["No workload has both rows and whole tables with launches."])
     rows = rows.sort_values(["num_workers", "alike", "share"], ascending=[False, False, False])
     drawn = rows[rows["alike"]]
-    crossings = [*_crossings(drawn)]
     figure = StudyFigure(
         name="rows-against-whole-tables",
         title="Where rows travel faster than whole tables",
@@ -83,7 +82,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         data=data_of(rows),
     )
     return Shown(
-        sentences=[*(each["told"] for each in crossings), *_sentences(drawn)],
+        sentences=[*_crossings(drawn), *_sentences(drawn)],
         tables=[StudyTable(rows=_text(rows), caption=TABLE)],
         figures=[figure],
     )
@@ -156,7 +155,7 @@ def _panels(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{workers} workers, {count} server{'s' * (count > 1)}", own
 
 
-def _crossings(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
+def _crossings(rows: pd.DataFrame) -> Iterator[str]:
     """Where each line crosses that of whole tables, in every panel."""
     told = set()
     for title, panel in _panels(rows):
@@ -166,12 +165,7 @@ def _crossings(rows: pd.DataFrame) -> Iterator[dict[str, object]]:
             if (label, where) in told or by_bytes is None:
                 continue
             told.add((label, where))
-            yield {
-                "title": title,
-                "sent": label,
-                "by_bytes": by_bytes,
-                "told": _crossing_text(f"{label} ({where})", by_bytes, measured),
-            }
+            yield _crossing_text(f"{label} ({where})", by_bytes, measured)
 
 
 def _crossing_text(who: str, by_bytes: float, measured: float | None) -> str:

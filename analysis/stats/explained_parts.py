@@ -134,7 +134,7 @@ def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Se
     share = (own["exchange_s"] / together.where(together > 0.0)).clip(0.0, 1.0).fillna(0.0)
     causes = causes.mul(share, axis="index")
     rest = own["exchange_s"] - causes.sum(axis="columns")
-    return {**{Cause(name): causes[name] for name in causes}, Cause.EXCHANGE: rest}
+    return {**{Cause(str(name)): causes[name] for name in causes}, Cause.EXCHANGE: rest}
 
 
 def lost_shares(launches: pd.DataFrame) -> pd.Series:

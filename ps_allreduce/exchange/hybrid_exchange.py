@@ -76,7 +76,7 @@ class HybridExchange(SynchronousExchange):
             self._on_worker(worker, lambda: self._replica(fill=True))
 
     @property
-    def buckets(self) -> list[Bucket]:
+    def buckets(self) -> tuple[Bucket, ...]:
         """What goes around the ring."""
         return self._means.buckets
 
