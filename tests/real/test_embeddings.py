@@ -22,6 +22,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     Hybrid,
     Single,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.base import Embeddings
@@ -52,8 +53,8 @@ TRAINED: list[tuple[type[AnyStrategy], int, Workload, dict[str, Any]]] = [
     (AsynchronousServers, 1, DLRM, {"table_rows": RowRule.RANGE}),
     *((SynchronousServers, 2, TOWERS, {"table_rows": rule}) for rule in RowRule),
     (SynchronousServers, 2, DLRM, {}),
-    (Hybrid, 2, TOWERS, {"table_rows": RowRule.HASH}),
-    (Hybrid, 2, DLRM, {}),
+    (Hybrid, 2, DLRM, {"table_rows": RowRule.HASH}),
+    (StockServers, 1, DLRM, {}),
 ]
 
 
@@ -89,7 +90,7 @@ def test_a_row_applied_twice_and_rows_in_the_order_of_shards_are_noticed(
 
 
 @pytest.mark.usefixtures("namespaces")
-@pytest.mark.parametrize("strategy", [AllReduce, SynchronousServers, Hybrid])
+@pytest.mark.parametrize("strategy", [AllReduce, Hybrid])
 def test_what_crosses_sockets_is_what_the_bound_counts(
     strategy: type[AnyStrategy], data_dir: Path
 ) -> None:
