@@ -2,7 +2,7 @@
 
 Decides what each point is compared with, all-reduce of whole tables with the same workload and as
 many workers, and where lines cross: of what was measured, and of the least times of the busiest
-link that follow from the ids (`bound_of`).  Both are read off between neighbouring points, where
+link that follow from the ids (`network_s`).  Both are read off between neighbouring points, where
 the logarithm of the share is on a straight line with that of the ratio.
 
 With k rows of w bytes looked up by each of n workers, of V rows in all, links carry in a step
@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
-from analysis.derive.fastest_step import bound_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import COLOURS, INK, MARKERS, finish_grid, new_figure, style
 from analysis.published.study import (
@@ -132,8 +131,7 @@ def _rows_asked(point: Point) -> float | None:
 
 
 def _network_s(point: Point) -> float:
-    bounds = [bound for record in point.counting if (bound := bound_of(record)) is not None]
-    return float(np.mean([bound.network_s for bound in bounds])) if bounds else math.nan
+    return float(point.known("network_s").mean())
 
 
 def _label(experiment: Experiment) -> str:

@@ -81,7 +81,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
                 yield from _sides(scope, workload, workers)
         if workload in (scope.workloads[0], TABLES[-1]):
             yield scope.point(workload, StockAllReduce, most)
-            yield scope.point(workload, StockServers, most, _on(scope, most))
+            stated = replace(scope.settings, num_ps=most, embeddings=None)
+            yield scope.point(workload, StockServers, most, stated)
 
 
 def _sides(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:

@@ -228,6 +228,11 @@ def _make(model: Shipped) -> tuple[keras.Model, DrawnExamples]:
     return made, next_tokens(length, vocabulary)
 
 
+def embedding_layers(model: keras.Model) -> list[keras.layers.Embedding]:
+    """Those that look rows up in tables, however deep."""
+    return [each for each in all_layers(model) if isinstance(each, keras.layers.Embedding)]
+
+
 def make_image_model(model: ImageModel) -> keras.Model:
     """A model that gives logits, or a value; not compiled."""
     if model.name in _OWN_IMAGE_MODELS:

@@ -24,14 +24,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from ps_allreduce.backends.contract import sparse_gradient
-from ps_allreduce.exchange.private_api import all_layers
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.record.variables import SparseGradient
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
-from ps_allreduce.workloads.keras_models import build_model
+from ps_allreduce.workloads.keras_models import build_model, embedding_layers
 from ps_allreduce.workloads.keras_program import rehearse
 from ps_allreduce.workloads.own_dataset import DatasetExamples
 from ps_allreduce.workloads.program import now_after, run_program
@@ -184,9 +183,8 @@ class EmulatedStockTraining(StockTraining):
 
 def _look_rows_up(model: keras.Model) -> None:
     """Have a model's embedding layers fetch rows, and not their tables."""
-    for layer in all_layers(model):
-        if isinstance(layer, keras.layers.Embedding):
-            layer.call = partial(_rows_of, layer)
+    for layer in embedding_layers(model):
+        layer.call = partial(_rows_of, layer)
 
 
 def _rows_of(layer: keras.layers.Embedding, inputs: Any) -> tf.Tensor:
