@@ -28,7 +28,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_tasks
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.resources import Device
-from ps_allreduce.point.strategies import STRATEGIES, Single, SynchronousServers
+from ps_allreduce.point.strategies import STRATEGIES, Hybrid, Single, SynchronousServers
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
