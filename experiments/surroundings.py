@@ -22,10 +22,11 @@ from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
 from launchers.sites.emulated.site import EmulatedSite, Flows, measure_flows, network_of
-from launchers.sites.kinds import SITES
+from launchers.sites.kinds import SITES, site_kind
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest
+from ps_allreduce.record.records import FOREIGN_LIMIT
 
 PACKAGES = ("ps_allreduce", "launchers", "experiments")
 
@@ -71,6 +72,16 @@ def used_by_others() -> float:
     shares = psutil.cpu_percent(interval=_WATCH_S, percpu=True)
     cores = os.sched_getaffinity(0)
     return fmean(share for core, share in enumerate(shares) if core in cores) / 100
+
+
+def tell_of_others(settings: LauncherSettings, console: Console) -> None:
+    """Say before anything is measured here that other programs will take part in it."""
+    share = used_by_others() if site_kind(settings.launcher).on_this_machine else 0.0
+    if share > FOREIGN_LIMIT:
+        console.print(
+            f"Other programs use {share:.0%} of this machine's processors now. They slow runs down "
+            "and may take the verdict away: end them, or wait."
+        )
 
 
 def inside_job() -> bool:

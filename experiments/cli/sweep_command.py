@@ -37,7 +37,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.provenance import collect
-from ps_allreduce.record.records import FOREIGN_LIMIT, Status
+from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import Terminal, echo
 
 #: Exit status of what was asked to stop.
@@ -63,8 +63,8 @@ def run_study(request: StudyRequest) -> int:
     site = site_kind(request.launcher.launcher)
     if site.scheduler is not None and not site.scheduler.inside_job():
         return max(request.status, _submit(request, site.scheduler, console))
-    if site.on_this_machine and not request.sweep.dry_run:
-        _tell_of_others(surroundings.used_by_others(), console)
+    if not request.sweep.dry_run:
+        surroundings.tell_of_others(request.launcher, console)
     with surroundings.workplace(request.launcher, request.sweep_dir, console) as place:
         if not has_time(place.launcher, request.sweep.profile):
             console.print(NO_TIME)
@@ -82,15 +82,6 @@ def _tell_of_change(request: StudyRequest, console: Console) -> None:
         console.print(
             f"{training.model.name} has changed since the last call of this sweep: it is another "
             "model, of which all runs are to be made. Those of before stay what they are."
-        )
-
-
-def _tell_of_others(share: float, console: Console) -> None:
-    """Say before anything is measured that other programs will take part in it."""
-    if share > FOREIGN_LIMIT:
-        console.print(
-            f"Other programs use {share:.0%} of this machine's processors now. They slow runs down "
-            "and may take the verdict away: end them, or wait."
         )
 
 

@@ -186,6 +186,7 @@ def find_winners(request: StudyRequest, minutes: float) -> tuple[list[SideOutcom
     """What came of each side, when it is shown; and the exit status of what is not to its end."""
     at_least(1, minutes=minutes)
     request, console = settled(request), plain_console()
+    surroundings.tell_of_others(request.launcher, console)
     with surroundings.workplace(request.launcher, request.sweep_dir, console) as place:
         race, sides, stop = _raced(request, place, minutes, console)
     _leave(request, sides, race)
