@@ -76,9 +76,10 @@ def _bursts(scope: Scope) -> Iterator[Experiment]:
     hosts = max(scope.scale.workers)
     for workers, size in product(sorted({2, hosts}), SIZES):
         servers = StrategySettings(num_ps=workers, layout=LayoutKind.COLOCATED)
+        model = TensorSet(count=FEW, num_bytes=size)
         for strategy in STRATEGIES.values():
-            if strategy.communicates() and strategy.module is None:
-                model = TensorSet(count=FEW, num_bytes=size)
+            able = strategy.module is None and not strategy().is_sparse
+            if strategy.communicates() and able:
                 yield sending_point(scope, strategy, workers, model, servers)
 
 
