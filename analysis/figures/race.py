@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.data.metric import RATE
 from analysis.figures.marks import LAUNCHES
 from analysis.figures.style import (
     COLOURS,
@@ -36,7 +37,7 @@ def plot_race(launches: pd.DataFrame, title: str, unit: str) -> Figure:
         for number, (side, made) in enumerate(launches.groupby("side", sort=False)):
             _draw(axes, str(side), made, number)
         axes.set_xlabel("node minutes of the side (hosts x minutes of launches)")
-        axes.set_ylabel(f"{unit}/s")
+        axes.set_ylabel(RATE.unit.format(unit=unit))
         name_figure(figure, title)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
