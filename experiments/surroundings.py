@@ -71,7 +71,8 @@ def used_by_others() -> float:
     """Share of these processors that is in use while this process waits."""
     shares = psutil.cpu_percent(interval=_WATCH_S, percpu=True)
     cores = os.sched_getaffinity(0)
-    return fmean(share for core, share in enumerate(shares) if core in cores) / 100
+    own = [share for core, share in enumerate(shares) if core in cores]
+    return fmean(own or shares) / 100  # where a core is offline, numbers may be others
 
 
 def tell_of_others(settings: LauncherSettings, console: Console) -> None:

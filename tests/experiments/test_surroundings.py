@@ -1,4 +1,4 @@
-"""The state of the source that records are filed under."""
+"""The state of the source that records are filed under, and what others use of this machine."""
 
 from __future__ import annotations
 
@@ -68,3 +68,14 @@ def test_a_digest_depends_on_places_in_the_checkout_and_content(tmp_path: Path) 
     # Folders count: a module that moved is another program.
     assert digest("three", "a/y.py", "b/x.py") != digest("four", "a/x.py", "b/y.py")
     assert digest("five", "b/x.py", "a/y.py") != digest("one")
+
+
+@pytest.mark.parametrize(
+    ("cores", "share"), [({0}, 0.1), ({1}, 0.3), ({0, 1}, 0.2), ({7}, 0.2)], ids=str
+)
+def test_what_others_use_is_of_the_usable_cores_however_these_are_numbered(
+    cores: set[int], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.cpu_percent", lambda *, interval, percpu: [10.0, 30.0])
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
+    assert surroundings.used_by_others() == pytest.approx(share)
