@@ -47,7 +47,7 @@ SIDE_COLOURS: Mapping[str, str] = {
     HYBRID.name: COLOURS[3],
     NO_SIDE: INK,
 }
-_PART_COLOURS = COLOURS[4:]
+_PART_COLOURS = COLOURS[:3:-1]
 
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")

@@ -17,7 +17,13 @@ from typing import Generic, TypeVar
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
-from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    Hybrid,
+    StockAllReduce,
+    StockServers,
+)
 from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.point.wire import WireType
 
@@ -34,14 +40,14 @@ class SideKind:
         name: in a sentence about the side as a whole.
         setting: in a sentence about one of its settings.
         strategies: tells of a strategy whether it is on this side.
-        alone: one setting without rivals is called by `name` only.
+        alone: a strategy of which one setting without rivals is called by `name` only.
         transport: what carries its gradients; None for any.
     """
 
     name: str
     setting: str
     strategies: Callable[[AnyStrategy], bool]
-    alone: bool = False
+    alone: type[AnyStrategy] | None = None
     transport: str | None = None
 
     def holds(self, point: Experiment) -> bool:
@@ -59,7 +65,7 @@ ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
     strategies=lambda own: own.side is StrategySide.ALL_REDUCE and not own.as_shipped,
-    alone=True,
+    alone=AllReduce,
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
@@ -79,19 +85,19 @@ HYBRID = SideKind(
     name="the hybrid",
     setting="hybrid setting",
     strategies=lambda own: own.side is StrategySide.HYBRID,
-    alone=True,
+    alone=Hybrid,
 )
 SHIPPED_ALLREDUCE = SideKind(
     name="TensorFlow's all-reduce as shipped",
     setting="all-reduce setting as shipped",
     strategies=lambda own: own.as_shipped and own.side is StrategySide.ALL_REDUCE,
-    alone=True,
+    alone=StockAllReduce,
 )
 SHIPPED_PS = SideKind(
     name="TensorFlow's parameter servers as shipped",
     setting="parameter-server setting as shipped",
     strategies=lambda own: own.as_shipped and own.side is StrategySide.SERVERS,
-    alone=True,
+    alone=StockServers,
 )
 
 

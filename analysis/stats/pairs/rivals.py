@@ -99,7 +99,8 @@ class Side:
 
     @property
     def _alone(self) -> str:
-        return self.kind.name if self.kind and self.kind.alone and len(self.points) == 1 else ""
+        named = self.kind and self.kind.alone is self.best.setting.traits
+        return self.kind.name if self.kind and named and len(self.points) == 1 else ""
 
 
 def side_of(point: Point) -> Side:

@@ -15,7 +15,12 @@ from analysis.stats.comparisons import pairs_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Resources
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    Horovod,
+    SynchronousServers,
+)
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from tests.analysis.builders import case_of, reported, runs, said, times, with_wire
 from tests.fakes import make_experiment
@@ -42,6 +47,14 @@ def test_the_verdict_is_about_the_same_transport_and_the_other_is_labelled() -> 
         "All-reduce is 9.00x [9.00, 9.00] faster than the parameter-server setting "
         "(ps_sync, round_robin) at 2 workers (1 host), 3 launches each."
     )
+
+
+def test_horovod_is_called_by_its_own_name() -> None:
+    horovod = make_experiment(Horovod, 2)
+    points = {make_experiment(AllReduce, 2): times(1.5), make_experiment(): times(1.0)}
+    found = said({**points, horovod: times(3.0)})
+    (line,) = [line for line in found.details if "(gloo, grpc)" in line]
+    assert ": The all-reduce setting (horovod) is 3.00x [3.00, 3.00] faster than" in line
 
 
 def test_gradients_in_16_bits_are_compared_with_their_like() -> None:
