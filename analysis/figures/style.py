@@ -47,7 +47,8 @@ SIDE_COLOURS: Mapping[str, str] = {
     HYBRID.name: COLOURS[3],
     NO_SIDE: INK,
 }
-_PART_COLOURS = COLOURS[:3:-1]
+#: Of Tol's colours (2021) those that look like none of the sides.
+_PART_COLOURS = ("#56b4e9", "#e69f00", "#7f7f7f", "#882255", "#ddcc77", INK)
 
 MARKERS = ("o", "s", "^", "D", "v", "p", "<", ">")
 LINES = ("-", "--", "-.", ":")
