@@ -196,10 +196,16 @@ def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
     )
 
 
-def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: float) -> float:
+def nominal_network_s(
+    experiment: Experiment,
+    gradient_bytes: int,
+    bits_per_s: float,
+    rows: RowsAsked | None = None,
+) -> float:
     """Time on the busiest link at a stated rate, servers loaded equally, on hosts enough.
 
-    What the stated background traffic takes of a link is not there for gradients.
+    What the stated background traffic takes of a link is not there for gradients.  Bytes and rows
+    are as in `demands`.
     """
     num_ps, network = experiment.num_ps, experiment.network
     host_of = {str(task): host for task, host in place_by_number(experiment).items()}
@@ -208,7 +214,7 @@ def nominal_network_s(experiment: Experiment, gradient_bytes: int, bits_per_s: f
     for host in host_of.values():
         out, into = network.traffic_at(int(host)) if network else (0.0, 0.0)
         rates[host] = (bits_per_s - out) / 8, (bits_per_s - into) / 8
-    return network_time_s(demands(experiment, host_of, shares, gradient_bytes), rates)
+    return network_time_s(demands(experiment, host_of, shares, gradient_bytes, rows), rates)
 
 
 def step_bound_s(

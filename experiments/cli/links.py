@@ -42,6 +42,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import NoCommunication
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.record.choices import (
     EXCHANGES,
     ExchangeChoice,
@@ -123,35 +124,33 @@ class FirstLook:
     def _choose(self, point: Experiment, network: EmulatedNetwork) -> None:
         also = " and the batch" if self.request.waits_for_batch else ""
         self.console.print(f"A first look at {point.title} chooses the rate of the links{also}.")
-        point, free_s = self._with_batch(point)
-        look = choose_rate(
-            self._bits(point), free_s, lambda rate: self._look(point, network, rate, free_s)
-        )
+        point, free = self._with_batch(point)
+        bits, free_s = self._bits(point, free), _step_s(free)
+        look = choose_rate(bits, free_s, lambda rate: self._look(point, network, rate, free))
         bits_per_s, model = look.bits_per_s + _carried(network), point.workload.model.name
         self.choices.decide(rate_question(model), float, lambda: bits_per_s)
         told = f"Links of {render_rate(bits_per_s)} ({_trained(point)}): {_seen(look)}"
         self.console.print(" ".join([told, *_ways_out(point, look)]))
 
-    def _with_batch(self, point: Experiment) -> tuple[Experiment, float]:
-        """The point with the batch that is chosen, if one is; how long a step computes there."""
-        free_s, batch = self._free_s(point), point.workload.batch_per_worker
+    def _with_batch(self, point: Experiment) -> tuple[Experiment, RunRecord]:
+        """The point with the batch that is chosen, if one is; a run that only computes there."""
+        free, batch = self._free(point), point.workload.batch_per_worker
         if not self.request.waits_for_batch:
-            return point, free_s
+            return point, free
         # A small batch takes longer than its share of a large one, so it is looked at again.
-        while (larger := choose_batch(batch, free_s)) > batch:
+        while (larger := choose_batch(batch, _step_s(free))) > batch:
             batch = larger
             point = replace(point, workload=replace(point.workload, batch_per_worker=batch))
-            free_s = self._free_s(point)
+            free = self._free(point)
         self.choices.decide(batch_question(point.workload.model.name), int, lambda: batch)
-        return point, free_s
+        return point, free
 
     def _judge(self, point: Experiment, network: EmulatedNetwork, bits_per_s: float) -> None:
         self.console.print(
             f"A first look at {point.title} tells whether links of {render_rate(bits_per_s)} are "
             "the limit."
         )
-        free_s = self._free_s(point)
-        look = self._look(point, network, bits_per_s - _carried(network), free_s)
+        look = self._look(point, network, bits_per_s - _carried(network), self._free(point))
         model = point.workload.model.name
         self.choices.decide(_judged_question(model), float, lambda: bits_per_s)
         if ways_out := _ways_out(point, look):
@@ -161,33 +160,38 @@ class FirstLook:
                 f"Links of about {better} would tell more. {' '.join(ways_out)}"
             )
 
-    def _bits(self, point: Experiment) -> float:
+    def _bits(self, point: Experiment, free: RunRecord | None = None) -> float:
+        """Of rows of tables as many as were looked up in a run that only computed."""
         variables = self.place.launcher.describe(point.workload)
-        trained = sum(spec.num_bytes for spec in variables if spec.trainable)
+        num_bytes = sum(spec.num_bytes for spec in variables if spec.trainable)
+        rows = free.rows_asked if free is not None else None
+        if free is not None and rows is not None:
+            num_bytes = free.gradient_bytes or 0
         alone = point.network and replace(point.network, traffic=())
-        return nominal_network_s(replace(point, network=alone), trained, 1.0)
+        return nominal_network_s(replace(point, network=alone), num_bytes, 1.0, rows)
 
-    def _free_s(self, point: Experiment) -> float:
-        """Seconds of a step of as many workers that do not communicate."""
-        free = replace(point, strategy=NoCommunication(), measurement=BRIEF)
-        return _step_s(free, self._run(free))
+    def _free(self, point: Experiment) -> RunRecord:
+        """As many workers that do not communicate."""
+        sparse = Embeddings.SPARSE if point.strategy.is_sparse else Embeddings.DENSE
+        strategy = NoCommunication(embeddings=sparse)
+        return self._run(replace(point, strategy=strategy, measurement=BRIEF))
 
     def _look(
-        self, point: Experiment, network: EmulatedNetwork, bits_per_s: float, free_s: float
+        self, point: Experiment, network: EmulatedNetwork, bits_per_s: float, free: RunRecord
     ) -> Look:
         """Run the point on links on which background traffic leaves so much."""
         links = replace(network, bits_per_s=bits_per_s + _carried(network))
         record = self._run(replace(point, network=links, measurement=BRIEF))
-        step_s = _step_s(point, record)
+        step_s = _step_s(record)
         if record.machine_busy is None:
             raise LaunchError(
                 f"the first look at {point.title} does not know how busy processors were."
             )
         return Look(
             bits_per_s=bits_per_s,
-            bits=self._bits(point),
+            bits=self._bits(point, free),
             step_s=step_s,
-            free_s=free_s,
+            free_s=_step_s(free),
             busy=max(0.0, record.machine_busy - _others_share(record)),
             others=_others_share(record),
         )
@@ -216,8 +220,9 @@ def _busiest(points: Iterable[Experiment]) -> Experiment | None:
     return max((p for p in points if p.strategy.communicates()), key=busiest, default=None)
 
 
-def _step_s(point: Experiment, record: RunRecord) -> float:
+def _step_s(record: RunRecord) -> float:
     """Mean time in which all workers complete a step each."""
+    point = record.experiment
     if record.metrics is None:
         raise LaunchError(f"the first look at {point.title} came to nothing: {record.reason}")
     return point.global_batch / record.metrics.examples_per_sec

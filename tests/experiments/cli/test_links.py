@@ -10,8 +10,11 @@ import pytest
 from experiments import surroundings
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.strategies import AllReduce
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
+from ps_allreduce.record.variables import RowsAsked
 from tests.experiments.conftest import run
 from tests.fakes import METRICS, FakeLauncher, bad_run, make_host, ok_run
 
@@ -108,6 +111,19 @@ def test_a_stated_rate_is_kept_and_told_if_processors_are_the_limit(
     assert "tells whether links of 1gbit" in said
     assert "kept processors 99% busy" in said
     assert "--emulate 0.02,0.04" in said
+
+
+def test_a_recommender_is_looked_at_with_the_rows_that_it_looks_up(
+    launcher: FakeLauncher,
+) -> None:
+    launcher.num_hosts = 2
+    rows = RowsAsked(row_bytes=128, asked=64.0, unique=50.0, longest=64.0, union=80.0)
+    found = ok_run(rows_asked=rows, gradient_bytes=6_400)
+    launcher.script = [found, at_rate(1_000, 0.5)]
+    assert run("compare", "--model", "SmallTwoTower", *EMULATED, "--bandwidth", "1mbit") == 0
+    free, look = launcher.launched[:2]
+    assert (free.strategy.communicates(), free.strategy.is_sparse) == (False, True)
+    assert look.strategy == AllReduce(embeddings=Embeddings.SPARSE)
 
 
 def test_background_traffic_comes_on_top_of_the_rate_that_is_chosen(launcher: FakeLauncher) -> None:
