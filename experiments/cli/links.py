@@ -208,13 +208,13 @@ class FirstLook:
 def _busiest(points: Iterable[Experiment]) -> Experiment | None:
     """The point with the most workers that waits least for links, so it keeps processors busiest.
 
-    That is all-reduce in buckets, else the most and most evenly loaded synchronous servers.
+    That is all-reduce in buckets, of rows where there are such, else the most and most evenly loaded synchronous servers.
     """
 
     def busiest(point: Experiment) -> tuple[int, ...]:
         own, servers = point.strategy, point.strategy.servers
         even = list(Policy).index(servers.placement) if servers else 0
-        traits = not own.uses_servers, own.synchronous, own.wire is not None
+        traits = not own.uses_servers, own.synchronous, own.wire is not None, own.is_sparse
         return point.num_workers, *traits, point.num_ps, even
 
     return max((p for p in points if p.strategy.communicates()), key=busiest, default=None)
