@@ -208,7 +208,8 @@ class FirstLook:
 def _busiest(points: Iterable[Experiment]) -> Experiment | None:
     """The point with the most workers that waits least for links, so it keeps processors busiest.
 
-    That is all-reduce in buckets, of rows where there are such, else the most and most evenly loaded synchronous servers.
+    That is all-reduce in buckets, of rows where there are such, else the most and most evenly
+    loaded synchronous servers.
     """
 
     def busiest(point: Experiment) -> tuple[int, ...]:
