@@ -4,7 +4,8 @@ A *case* is what may be compared: one workload under the same conditions.  A *se
 train it: a strategy with its servers and placement, or its collective.  A *point* is a setting at a
 number of workers, with all its attempts.  A *turn* is made of runs that were made one right after
 the other, and only these are pairs: they share what drifts.  A launch that was made again later
-keeps the number of its repetition but not its neighbours.  What a case is called is decided in
+keeps the number of its repetition but not its neighbours.  Where trainings learn, the launches of a
+point are those of all seeds, and pairs have the same seed.  What a case is called is decided in
 `case_names`.
 """
 
@@ -59,6 +60,9 @@ def _ends(runs: pd.DataFrame) -> pd.Series:
     interrupted = runs["status"] == Status.INTERRUPTED
     return runs["finished_at"].where(~interrupted, runs["started_at"] + lasted)
 
+
+#: What launches of one point may differ in, where they learn.
+_OF_LAUNCHES = ("seed", "learning_rate")
 
 #: Stands at what the processors may have been the limit of, in tables and figures.
 MARK = "*"
@@ -271,11 +275,15 @@ def make_cases(
         prices: of hosts, where the reader states them.
         planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
-    attempts = table.assign(turn=turns_of(table)).groupby("experiment_id", sort=False)
+    learns = table["evaluation_steps"].notna()
+    attempts = table.assign(
+        turn=turns_of(table).where(~learns, table["seed"]),
+        point=[records[str(path)].experiment.point_id for path in table.index],
+    ).groupby("point", sort=False)
     runs = attempts.head(1)
     runs = runs.assign(model=model_names(runs, records), input=input_names(runs))
-    experiments = runs.set_index("experiment_id", drop=False)
-    asked = _objects(experiments)
+    asked = _objects(runs.set_index("point"))
+    asked.loc[asked["evaluation_steps"].notna(), [*_OF_LAUNCHES]] = None
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
     names = case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
@@ -327,7 +335,7 @@ def _point(
     planned: Collection[str],
 ) -> Point:
     begun = set(attempts["experiment_id"] + "/" + attempts["repetition"].astype(str))
-    own_id = attempts["experiment_id"].iloc[0]
+    own_ids = set(attempts["experiment_id"])
     good = attempts[(attempts["status"] == Status.OK) & attempts["examples_per_sec"].notna()]
     in_order = tuple(records[str(path)] for path in attempts.index)
     return Point(
@@ -335,9 +343,11 @@ def _point(
         experiment=in_order[0].experiment,
         asked=asked,
         attempts=attempts,
-        launches=good.drop_duplicates("repetition", keep="last").set_index("turn"),
+        launches=good.drop_duplicates(["experiment_id", "repetition"], keep="last").set_index(
+            "turn"
+        ),
         records=in_order,
-        planned=len(begun.union(key for key in planned if key.startswith(f"{own_id}/"))),
+        planned=len(begun.union(key for key in planned if key.partition("/")[0] in own_ids)),
     )
 
 

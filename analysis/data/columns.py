@@ -87,7 +87,8 @@ weight_decay initial_accumulator_value batch_per_worker scaling accumulation see
 emulated_forward_s emulated_backward_s emulated_groups emulated_factors emulated_jitter launcher
 network network_hosts port_buffer_bytes asked_interface asked_workers_per_host device
 devices_per_worker cores_per_worker warmup least_warmup_steps least_warmup_s most_warmup_steps
-most_warmup_s least_measured_steps least_measured_s event_steps
+most_warmup_s least_measured_steps least_measured_s event_steps evaluation_steps target_loss
+target_accuracy most_examples most_s
 """
 
 

@@ -62,3 +62,19 @@ class Metric:
 
 #: What the suite compares unless another metric is named.
 RATE = Metric(name="rate", column="examples_per_sec", unit="{unit}/s", direction=Direction.MORE)
+
+#: What trainings are compared by that learn; the two of one launch are reached together.
+TIME_TO_TARGET = Metric(
+    name="target",
+    column="target_s",
+    unit="s",
+    direction=Direction.LESS,
+    always_reached=False,
+)
+EXAMPLES_TO_TARGET = Metric(
+    name="target",
+    column="target_examples",
+    unit="{unit}",
+    direction=Direction.LESS,
+    always_reached=False,
+)

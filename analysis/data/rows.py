@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+import numpy as np
+
 from analysis.derive.costs import (
     busy_share,
     clock_ratio,
@@ -31,6 +33,7 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.hosts import kinds
+from ps_allreduce.record.learned import LearningCurve
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import StepTable, Window, measurement_window
 
@@ -75,6 +78,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_throughput(record),
         **_shares(record),
         **_evaluated(record),
+        **(_learned(record.learned) if record.learned else {}),
         **_against_the_links(record, timings, window),
         **_where_time_goes(record, timings, window),
         "record_path": place,
@@ -157,6 +161,20 @@ def _evaluated(record: RunRecord) -> Row:
         "evaluation_s": times.seconds,
         "evaluation_examples_per_sec": times.examples_per_sec,
         "evaluation_input_wait_s": times.input_wait_s,
+    }
+
+
+def _learned(learned: LearningCurve) -> Row:
+    staleness = np.repeat(np.arange(len(learned.staleness)), learned.staleness)
+    return {
+        "trained_s": learned.seconds[-1],
+        "trained_examples": learned.examples[-1],
+        "held_out_loss": learned.loss[-1],
+        "held_out_accuracy": learned.accuracy[-1] if learned.accuracy else None,
+        "target_s": learned.target_s,
+        "target_examples": learned.target_examples,
+        "staleness_mean": float(staleness.mean()) if len(staleness) else None,
+        "staleness_p95": float(np.percentile(staleness, 95)) if len(staleness) else None,
     }
 
 

@@ -158,11 +158,11 @@ def comparisons(case: Case, metric: Metric = RATE) -> Comparisons:
     main, known = planned[: len(met[Kind.MAIN])], {row.points: row.decision for row in planned}
     defaults = [against_defaults(points) for points in contending]
     for pairs in defaults:
-        known |= {pair: replace(each, planned=True) for pair, each in _decide(case, metric, pairs)}
+        known |= {pair: replace(each, planned=True) for pair, each in decided(case, metric, pairs)}
     others, asynchronous = _others(case, metric, met), _asynchronous_pairs(case, contending)
     for family in (others.values(), asynchronous):
         pairs = [pair for pair in family if not {pair, pair[::-1]} & known.keys()]
-        known |= dict(_decide(case, metric, pairs))
+        known |= dict(decided(case, metric, pairs))
     by_kind = {
         Kind.DEFAULT: [pair for pairs in defaults for pair in pairs],
         Kind.PAIR: _synchronous(case, metric, main),
@@ -206,7 +206,7 @@ def _planned(
 ) -> list[Comparison]:
     """A family of sides."""
     told = [_told(case, metric, meeting, level / len(met)) for meeting in met]
-    decided = decide([contest for _, contest in told], level)
+    decisions = decide([contest for _, contest in told], level)
     return [
         Comparison(
             case=case,
@@ -218,7 +218,7 @@ def _planned(
             basis=meeting.basis,
             beyond=meeting.beyond,
         )
-        for meeting, (sides, _), decision in zip(met, told, decided, strict=True)
+        for meeting, (sides, _), decision in zip(met, told, decisions, strict=True)
     ]
 
 
@@ -263,10 +263,10 @@ def _doubted(case: Case, metric: Metric, contest: Contest, points: PointPair) ->
     return replace(contest, doubt=doubt_about(case, *points, contest.interval(LEVEL), metric))
 
 
-def _decide(
+def decided(
     case: Case, metric: Metric, pairs: Sequence[PointPair]
 ) -> Iterator[tuple[PointPair, Decision]]:
-    """A family of pairs."""
+    """What may be said of every pair of a family, of the first of two settings."""
     contests = [
         _doubted(case, metric, _contest(metric, [first], [second]), (first, second))
         for first, second in pairs

@@ -48,28 +48,33 @@ def searched_first(request: StudyRequest) -> StudyRequest:
     points, block = begun(wanted.sweep_dir)
     records = kept_records(wanted.sweep_dir, block, points)
     best = best_settings(records, search.contests)
-    plain_console().print(
-        f"{len(best)} settings had the highest rates of one launch, and are measured:"
-    )
+    plain_console().print(f"{len(best)} settings were the best by one launch, and are measured:")
     return replace(request, tuned=best, status=status)
 
 
 def best_settings(
     records: Iterable[RunRecord], contests: Callable[[Experiment], Iterable[Hashable]]
 ) -> tuple[Experiment, ...]:
-    """The fastest setting of each contest, each once, in the order of the contests.
+    """The best setting of each contest, each once, in the order of the contests.
 
     Every setting was launched once.  A contest in which nobody takes part who takes part in no
     other is left out.
     """
-    found: dict[Hashable, dict[Experiment, float]] = {}
+    found: dict[Hashable, dict[Experiment, tuple[bool, float]]] = {}
     own: set[Hashable] = set()
     for record in records:
         if record.status is Status.OK and record.metrics is not None:
             joined = [*contests(record.experiment)]
             own |= {*joined} if len(joined) == 1 else set()
             for contest in joined:
-                rates = found.setdefault(contest, {})
-                rates[record.experiment] = record.metrics.examples_per_sec
-    fastest = (max(rates, key=rates.__getitem__) for key, rates in found.items() if key in own)
-    return tuple(dict.fromkeys(fastest))
+                found.setdefault(contest, {})[record.experiment] = _gain(record)
+    best = (max(gains, key=gains.__getitem__) for key, gains in found.items() if key in own)
+    return tuple(dict.fromkeys(best))
+
+
+def _gain(record: RunRecord) -> tuple[bool, float]:
+    """What more of is better: the rate; of what learns, the target sooner, else a lower loss."""
+    if record.learned is not None:
+        target_s = record.learned.target_s
+        return (True, 1 / target_s) if target_s else (False, -record.learned.loss[-1])
+    return True, record.metrics.examples_per_sec if record.metrics else 0.0

@@ -221,14 +221,18 @@ def with_samples(request: StudyRequest) -> StudyRequest:
 
 
 def with_model(request: StudyRequest) -> StudyRequest:
-    """The request with the user's own model tried, if it is for one.
+    """The request with the user's own model tried, if it is for one; else those of the study.
 
     Raises:
         UserError: there is no such model, or it cannot be trained.
         HostFault: this machine cannot try it.
     """
-    workload = settle_model(request.workload, request.launcher.results, plain_console())
-    return replace(request, workload=workload)
+    asked, results, console = request.workload, request.launcher.results, plain_console()
+    if asked.model is not None or not request.study.models:
+        return replace(request, workload=settle_model(asked, results, console))
+    tried = [settle_model(replace(asked, model=m), results, console) for m in request.study.models]
+    workloads = tuple(each.workload(each.model) for each in tried if each.model is not None)
+    return replace(request, study=replace(request.study, workloads=workloads))
 
 
 #: In this order: a mistake is told before anything is made, and a model is tried last.

@@ -70,6 +70,7 @@ def _model(code: ModelCode, arguments: tuple[str, ...], digest: str, found: Foun
         unit=found.unit,
         tokens_per_example=found.tokens_per_example,
         has_dataset=found.has_dataset,
+        learning=found.learning,
     )
 
 

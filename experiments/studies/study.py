@@ -82,6 +82,7 @@ class Study:
         optional: strategies whose points are left out where they cannot train what is asked for.
         tunes: in the profile `standard` a tuning comes first (`Scope.tuned`).
         workloads: what is trained where no model is stated; none for those of the profile.
+        models: of files, in the place of workloads.
         small: its form for one machine; a study that has one needs a cluster in other profiles.
         search: comes first (`Scope.tuned`), but not in the small form.
         calibration: points that are launched first; what they teach predicts `points` before the
@@ -98,6 +99,7 @@ class Study:
     optional: tuple[type[AnyStrategy], ...] = ()
     tunes: bool = False
     workloads: tuple[Workload, ...] = ()
+    models: tuple[str, ...] = ()
     small: SmallForm | None = None
     search: Search | None = None
     calibration: Callable[[Scope], Iterable[Experiment]] | None = None

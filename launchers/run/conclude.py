@@ -36,6 +36,7 @@ from ps_allreduce.record.evaluation_timings import (
     joined,
 )
 from ps_allreduce.record.files import load_evaluation, load_raw, read_json
+from ps_allreduce.record.learned import LearningCurve, learned
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
@@ -203,7 +204,12 @@ def merge_results(
     steps, events = _timings(results.values(), offsets)
     phases = _phases(drivers, launched_at, ended_at)
     evaluated = _evaluated(results.values(), offsets)
-    timed = replace(run, phases=phases, steps=steps, events=events, evaluated=evaluated)
+    curve: LearningCurve | None = None
+    if experiment.learning is not None:
+        steps, curve = learned(experiment, experiment.learning, steps, evaluated)
+    timed = replace(
+        run, phases=phases, steps=steps, events=events, evaluated=evaluated, learned=curve
+    )
     merged = _judged(_with_training(timed, drivers), experiment, drivers, steps)
     return merged, (max(d.warm_at for d in drivers), min(d.measured_at for d in drivers))
 
@@ -258,7 +264,7 @@ def _judged(
 
 
 def _evaluation_of(run: LaunchedRun, experiment: Experiment) -> EvaluationTimes | None:
-    if experiment.evaluation is None or run.evaluated is None:
+    if experiment.evaluation is None or run.evaluated is None or run.learned is not None:
         return None
     batch = experiment.of_each.batch_per_worker
     return evaluation_times(run.evaluated, batch, experiment.num_workers)

@@ -146,6 +146,8 @@ class Backend(ABC):
 class ProgramBackend(Backend):
     """A strategy that takes gradients from a function of parameter values."""
 
+    _has_evaluated = False
+
     def prepare(self, data_dir: Path) -> None:
         """Build the program, and then what trains it."""
         program = make_program(self._experiment, data_dir)
@@ -160,9 +162,11 @@ class ProgramBackend(Backend):
         """Create variables and the worker's own resources; do not trace the step yet."""
 
     def evaluate(self, evaluation: Evaluation) -> Rows:
-        """Evaluate a batch on each worker that does not count, and then all batches."""
+        """Evaluate all batches; at first, a batch on each worker that does not count."""
         shares = evaluation.shares(self._experiment.num_workers)
-        self.evaluate_batches([min(1, share) for share in shares])
+        if not self._has_evaluated:
+            self.evaluate_batches([min(1, share) for share in shares])
+            self._has_evaluated = True
         self.agree(0.0)
         rows = self.evaluate_batches(shares)
         self.agree(0.0)  # nobody leaves while others evaluate

@@ -29,7 +29,7 @@ from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_program
 
 #: Of a row of an evaluated batch: those of `record.evaluation_timings.EvaluationTable`.
-EVALUATION_COLUMNS = 5
+EVALUATION_COLUMNS = 6
 
 #: In the type of a row.
 WORKER = LocalVariable("worker_index", tf.float64, ())
@@ -152,7 +152,7 @@ def trace_step(
 
 
 def trace_evaluation(program: Program, values: Values, count: tf.Tensor) -> tf.Tensor:
-    """Evaluate so many batches, one after the other; a row for each [count, 5]."""
+    """Evaluate so many batches, one after the other; a row for each [count, 6]."""
     held = values()
     state = [variable.read(variable.handle()) for variable in program.state]
     iterators = [iterator.handle() for iterator in program.evaluation_iterators]
@@ -164,9 +164,10 @@ def trace_evaluation(program: Program, values: Values, count: tf.Tensor) -> tf.T
         index: tf.Tensor, before: tf.Tensor, rows: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         with tf.control_dependencies([before]):
-            loss, ready = program.evaluate(held, state, iterators)
-        end = now_after([loss])
-        row = tf.stack([worker, tf.cast(loss, tf.float64), before, ready, end])
+            loss, accuracy, ready = program.evaluate(held, state, iterators)
+        end = now_after([loss, accuracy])
+        told = [tf.cast(each, tf.float64) for each in (loss, accuracy)]
+        row = tf.stack([worker, *told, before, ready, end])
         return index + 1, end, rows.write(index, row)
 
     _, _, rows = tf.while_loop(

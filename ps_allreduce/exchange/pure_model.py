@@ -27,6 +27,9 @@ Mapped = Sequence[tuple[keras.Variable, tf.Tensor]]
 #: Makes the scope from its values.
 ScopeOf = Callable[..., keras.StatelessScope]
 
+#: Is told the outputs of a model.
+See = Callable[[Any], None]
+
 #: Multiplies the loss and divides the gradients, which are float32 again, where a layer computes in
 #: float16.  float16 loses digits below 6e-5 and has no number below 6e-8.  It has none above 65504
 #: either: a gradient of 64 or more becomes infinite.  A power of two rounds nothing.  bfloat16 has
@@ -104,17 +107,19 @@ class PureModel:
         state: Sequence[tf.Tensor],
         *,
         training: bool = True,
+        see: See = lambda outputs: None,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """The loss of a batch (inputs, targets[, weights]), float32, and the new state.
 
         Args:
             training: as layers are told; they compute as in inference where it is false.
+            see: is told the outputs.
         """
         mapped = [
             *zip(self.trainable, values, strict=True),
             *zip(self.others, state, strict=True),
         ]
-        loss, scope = training_loss(self.keras_model, batch, mapped, training=training)
+        loss, scope = training_loss(self.keras_model, batch, mapped, training=training, see=see)
         changed = [tf.convert_to_tensor(scope.get_current_value(v)) for v in self.others]
         return loss, changed
 
@@ -176,6 +181,7 @@ def training_loss(
     scope_of: ScopeOf = keras.StatelessScope,
     *,
     training: bool = True,
+    see: See = lambda outputs: None,
 ) -> tuple[tf.Tensor, keras.StatelessScope]:
     """The loss of a batch (inputs, targets[, weights]), float32, and the scope after it.
 
@@ -190,11 +196,24 @@ def training_loss(
         scope_of([*values, *counted], collect_losses=True) as scope,
     ):
         outputs = model(inputs, **told_training(model.call, training))
+        see(outputs)
         # By position, as Keras hands them over: an own compute_loss may call them as it likes.
         loss = model.compute_loss(
             inputs, targets, outputs, weights, **told_training(model.compute_loss, training)
         )
     return tf.cast(loss, tf.float32), scope
+
+
+def accuracy_of(outputs: Any, targets: Any) -> tf.Tensor:
+    """The share of class numbers that are those of the largest output.
+
+    Not a number where targets are no class numbers.
+    """
+    are_tensors = tf.is_tensor(outputs) and tf.is_tensor(targets) and targets.dtype.is_integer
+    if not are_tensors or targets.shape.rank != outputs.shape.rank - 1:
+        return tf.constant(float("nan"))
+    is_told = tf.argmax(outputs, -1) == tf.cast(targets, tf.int64)
+    return tf.reduce_mean(tf.cast(is_told, tf.float32))
 
 
 def told_training(function: Callable[..., Any], training: bool = True) -> dict[str, bool]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ps_allreduce.inspection.questions import Answer
+from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import VariableSpec
@@ -49,6 +50,7 @@ class FoundModel(Answer):
     unit: Unit
     tokens_per_example: int | None
     has_dataset: bool
+    learning: Learning | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ps_allreduce.errors import UserError, at_least, at_most
-from ps_allreduce.point.measurement import Evaluation, Measurement, RecordingComparison
+from ps_allreduce.point.measurement import (
+    Evaluation,
+    Learning,
+    Measurement,
+    RecordingComparison,
+)
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import AnyStrategy
@@ -38,7 +43,7 @@ class Experiment:
     num_workers: int = 1
     workload: Workload = field(default_factory=Workload)
     resources: Resources = field(default_factory=Resources)
-    measurement: Measurement | RecordingComparison = field(default_factory=Measurement)
+    measurement: Measurement | Learning | RecordingComparison = field(default_factory=Measurement)
     launcher: str = "local"
     spread: Spread | None = None
     network: EmulatedNetwork | None = None
@@ -60,6 +65,12 @@ class Experiment:
                 f"{self.strategy.kind} is plain TensorFlow, of which only training is measured: "
                 "leave --evaluation-batches out."
             )
+        if self.learning is not None and not getattr(self.workload.model, "learning", None):
+            raise UserError(
+                f"model {self.workload.model.name} does not say when it has learned enough: write "
+                "dataset, validation_dataset and LEARNED into your model's module "
+                "(docs/own_model.md)."
+            )
         self.strategy.check_fits(self.num_workers, self.spread, self.resources)
         self.strategy.check_trains(self.workload)
 
@@ -70,8 +81,14 @@ class Experiment:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What comes after the measured steps; None for nothing."""
-        return self.measurement.evaluation if isinstance(self.measurement, Measurement) else None
+        """What is evaluated after the measured steps, or again and again; None for nothing."""
+        measured = self.measurement
+        return None if isinstance(measured, RecordingComparison) else measured.evaluation
+
+    @property
+    def learning(self) -> Learning | None:
+        """When training ends that is to learn; None where something else is measured."""
+        return self.measurement if isinstance(self.measurement, Learning) else None
 
     @property
     def of_each(self) -> Workload:
@@ -88,6 +105,13 @@ class Experiment:
         """Twelve hexadecimal digits that identify the content of this point."""
         text = json.dumps(identity_of(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def point_id(self) -> str:
+        """Equal for experiments whose runs are launches of one point: seeds of what learns."""
+        if self.learning is None:
+            return self.experiment_id
+        return replace(self, workload=replace(self.workload, seed=Workload().seed)).experiment_id
 
     @property
     def title(self) -> str:

@@ -1,7 +1,8 @@
-"""What a run measures: throughput in a window, an evaluation, or what recording its steps costs.
+"""What a run measures: throughput in a window, learning, or what recording its steps costs.
 
-Decides when a warm-up is over and how many steps it takes next, and which worker evaluates how many
-batches.  Whether step times are steady is decided in `runner.loop`.
+Decides when a warm-up is over and how many steps it takes next, which worker evaluates how many
+batches, and when a training that learns is over.  Whether step times are steady is decided in
+`runner.loop`.
 """
 
 from __future__ import annotations
@@ -223,6 +224,53 @@ class Measurement(Columns):
     def least_s(self, step_s: float) -> float:
         """How long all steps but the first one take at least."""
         return self.warmup.shortest_s(step_s) + self.least_measured_s(step_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning(Columns):
+    """Training that is evaluated on held-out examples until it reaches a target or a bound.
+
+    Its clock stands still while it evaluates.  It ends with the first evaluation that reaches the
+    target or comes after a bound.
+
+    Attributes:
+        evaluation: of held-out examples, by the first worker.
+        evaluation_steps: of every worker between two evaluations.
+        target_loss, target_accuracy: of the held-out examples; at most one, None for no target.
+        most_examples: that all workers train on together.
+        most_s: of training, without evaluations; None for no bound.
+    """
+
+    kind: ClassVar[str] = "learning"
+
+    evaluation: Evaluation
+    evaluation_steps: int
+    target_loss: float | None = None
+    target_accuracy: float | None = None
+    most_examples: int
+    most_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.evaluation.mode is not EvaluationMode.SEQUENTIAL:
+            raise ValueError("one worker evaluates for all")
+        at_least(2, evaluation_steps=self.evaluation_steps)
+        at_least(1, most_examples=self.most_examples)
+        if self.target_loss is not None and self.target_accuracy is not None:
+            raise UserError("state a target of the loss or of the accuracy, not both.")
+        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
+            raise UserError(f"target_accuracy is a share up to 1, got {self.target_accuracy:g}.")
+
+    def reaches(self, loss: float, accuracy: float) -> bool:
+        """Whether an evaluation with these means reaches the target."""
+        if self.target_loss is not None:
+            return loss <= self.target_loss
+        return self.target_accuracy is not None and accuracy >= self.target_accuracy
+
+    def is_over(self, examples: int, seconds: float, loss: float, accuracy: float) -> bool:
+        """Whether training ends with an evaluation after so many examples and seconds."""
+        is_late = self.most_s is not None and seconds >= self.most_s
+        is_lost = not math.isfinite(loss)
+        return is_lost or is_late or examples >= self.most_examples or self.reaches(loss, accuracy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

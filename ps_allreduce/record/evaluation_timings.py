@@ -20,15 +20,20 @@ class EvaluationTable:
     """Every batch that was evaluated, in no particular order; n rows.
 
     Attributes:
+        number: of the evaluation, from 0 [n].
         worker: integers [n].
         loss: mean over the examples of the batch [n].
+        accuracy: share of the targets that the model tells; not a number where targets are no
+            classes [n].
         begin: the batch before was evaluated, or the first one was asked for [n].
         input: the examples and the parameters were on the worker [n].
         end: the loss was there [n].
     """
 
+    number: Integers
     worker: Integers
     loss: Floats
+    accuracy: Floats
     begin: Floats
     input: Floats
     end: Floats
@@ -44,13 +49,32 @@ class EvaluationTable:
     @classmethod
     def empty(cls) -> EvaluationTable:
         """Nothing was evaluated."""
-        return cls.of_rows(np.zeros((0, 5)))
+        return cls.of_rows(np.zeros((0, 6)))
 
     @classmethod
-    def of_rows(cls, rows: Floats) -> EvaluationTable:
-        """Rows [n, 5] in the order of the columns above."""
-        worker, loss, begin, ready, end = rows.T
-        return cls(worker=worker.astype(np.int64), loss=loss, begin=begin, input=ready, end=end)
+    def of_rows(cls, rows: Floats, number: int = 0) -> EvaluationTable:
+        """Rows [n, 6] of one evaluation, in the order of the columns above."""
+        worker, loss, accuracy, begin, ready, end = rows.T
+        return cls(
+            number=np.full(len(rows), number, np.int64),
+            worker=worker.astype(np.int64),
+            loss=loss,
+            accuracy=accuracy,
+            begin=begin,
+            input=ready,
+            end=end,
+        )
+
+    def of(self, number: int) -> EvaluationTable:
+        """The rows of one evaluation."""
+        own = self.number == number
+        return EvaluationTable(
+            **{each.name: getattr(self, each.name)[own] for each in fields(self)}
+        )
+
+    def means(self) -> tuple[float, float]:
+        """Loss and accuracy over all batches."""
+        return float(self.loss.mean()), float(self.accuracy.mean())
 
     def shifted(self, offsets: Sequence[float]) -> EvaluationTable:
         """All moments on one clock; worker i's clock is `offsets[i]` seconds ahead of it."""

@@ -41,7 +41,7 @@ UNREADABLE += (zipfile.BadZipFile, zlib.error)
 _NPY_BEGIN = 10
 
 #: Columns of raw timings that hold whole numbers, and the shapes of rows that are no single number.
-_WHOLE = frozenset({"worker", "step", "phase", "kind", "tensor"})
+_WHOLE = frozenset({"worker", "step", "phase", "kind", "tensor", "number"})
 _SHAPES: dict[str, tuple[int | None, ...]] = {"batches": (None, 3), "releases": (None,)}
 
 #: Begins the names of arrays of an evaluation.

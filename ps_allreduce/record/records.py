@@ -18,6 +18,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.evaluation_timings import EvaluationTimes
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
+from ps_allreduce.record.learned import LearningCurve
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 from ps_allreduce.record.variables import (
@@ -208,6 +209,7 @@ class RunOutcome:
         warmup_end: why the warm-up was over; None if the run did not get so far.
         recording: of a run that compared recorded with bare steps; None of any other.
         evaluation: of what was trained; None where nothing was to be evaluated.
+        learned: of a run that was to learn; None of any other.
     """
 
     status: Status
@@ -235,6 +237,7 @@ class RunOutcome:
     warmup_end: WarmupEnd | None = None
     recording: RecordingTimes | None = None
     evaluation: EvaluationTimes | None = None
+    learned: LearningCurve | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,17 @@ class StepTable:
         rows = np.flatnonzero(self.worker == worker)
         return self.select(rows[np.argsort(self.step[rows], kind="stable")])
 
+    def on_clock(self, ahead: Floats) -> StepTable:
+        """The steps on another clock, of which theirs is so many seconds ahead at each [n]."""
+        return replace(
+            self,
+            start=self.start - ahead,
+            pulled=self.pulled - ahead,
+            end=self.end - ahead,
+            batches=self.batches - ahead[:, np.newaxis, np.newaxis],
+            releases=self.releases - ahead[:, np.newaxis],
+        )
+
     def by_worker(self) -> list[StepTable]:
         """The steps of every worker that made some."""
         return [self.of_worker(int(worker)) for worker in np.unique(self.worker)]
@@ -112,18 +123,8 @@ def shift_clocks(
 ) -> tuple[StepTable, EventTable]:
     """Put all moments on one clock; worker i's clock is `offsets[i]` seconds ahead of it."""
     ahead = np.asarray(offsets)
-    of_step = ahead[steps.worker]
-    return (
-        replace(
-            steps,
-            start=steps.start - of_step,
-            pulled=steps.pulled - of_step,
-            end=steps.end - of_step,
-            batches=steps.batches - of_step[:, np.newaxis, np.newaxis],
-            releases=steps.releases - of_step[:, np.newaxis],
-        ),
-        replace(events, time=events.time - ahead[events.worker]),
-    )
+    moved = replace(events, time=events.time - ahead[events.worker])
+    return steps.on_clock(ahead[steps.worker]), moved
 
 
 def first_seen(start: Floats, later: Floats) -> Floats:

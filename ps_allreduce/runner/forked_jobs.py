@@ -81,6 +81,7 @@ def find_model(request: FindModel, report: Report) -> None:
         unit=unit,
         tokens_per_example=_length_of(specs) if unit is Unit.TOKENS else None,
         has_dataset=user.dataset is not None,
+        learning=user.learning,
     )
     report(found)
 

@@ -1,4 +1,4 @@
-"""The timed loop: first step, warm-up, measured steps, traced steps, evaluation.
+"""The timed loop: first step, warm-up, measured steps, traced steps, evaluation; or learning.
 
 Decides how many steps are made and to which phase each belongs, and says before each stretch how
 long the rest will take at least.  It knows no TensorFlow: a driver makes the steps, a clock is
@@ -18,7 +18,13 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ps_allreduce.point.measurement import SETTLING_STEPS, Evaluation, Measurement, WarmupEnd
+from ps_allreduce.point.measurement import (
+    SETTLING_STEPS,
+    Evaluation,
+    Learning,
+    Measurement,
+    WarmupEnd,
+)
 from ps_allreduce.record.steps import Floats, Integers, Phase
 
 #: Steps are taken together in about so many batches; of fewer steps, each is one.
@@ -45,6 +51,9 @@ FORWARD = 0.2
 #: Steps that the slowest worker makes once all have settled, where steps are dealt; the window
 #: begins and ends within one of its steps.
 LEAST_OF_SLOWEST = 8
+
+#: Of the steps before the second evaluation, one in so many is warm-up for the rate.
+LEADING = 4
 
 #: Workers that share cores and never wait for each other begin a stretch so far apart: 0.8 s were
 #: seen with four on two cores.  A window in which all of them make steps is to be longer.
@@ -84,12 +93,12 @@ class TimedSteps(Generic[RowsT]):
     """Everything that was run, and why the warm-up was over.
 
     Attributes:
-        evaluated: a row for each batch; None where nothing was to be evaluated.
+        evaluated: of each evaluation a row for each batch.
     """
 
     stretches: list[Stretch[RowsT]]
     warmup_end: WarmupEnd
-    evaluated: RowsT | None = None
+    evaluated: list[RowsT] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,9 @@ class Surroundings(Generic[RowsT]):
         progress: told of every phase as it begins.
         expect: told how many seconds are needed from now on, at least.
         ends: of rows, the worker of each step and when it ended, in seconds on the worker's clock.
+        scores: of the rows of an evaluation, mean loss and accuracy; below all others of none.
         num_workers: of all driving tasks.
+        examples_per_round: of a step of all workers.
         meet: workers wait for each other, or one task drives all of them.
     """
 
@@ -109,7 +120,9 @@ class Surroundings(Generic[RowsT]):
     progress: Callable[[Phase], None]
     expect: Callable[[float], None]
     ends: Callable[[RowsT], tuple[Integers, Floats]]
+    scores: Callable[[RowsT], tuple[float, float]]
     num_workers: int
+    examples_per_round: int
     meet: bool = True
 
 
@@ -137,12 +150,40 @@ def timed_loop(
         around.progress(Phase.EVENTS)
         count = measurement.event_steps
         stretches.append(Stretch(Phase.EVENTS, count, driver.run(count, events=True)))
-    evaluated = None
+    evaluated = []
     if measurement.evaluation is not None:
         around.progress(Phase.EVALUATION)
         around.expect(max(measurement.evaluation.shares(around.num_workers)) * FORWARD * step_s)
-        evaluated = driver.evaluate(measurement.evaluation)
+        evaluated.append(driver.evaluate(measurement.evaluation))
     return TimedSteps(stretches, warmup_end, evaluated)
+
+
+def learning_loop(
+    driver: Driver[RowsT], learning: Learning, around: Surroundings[RowsT]
+) -> TimedSteps[RowsT]:
+    """Train until the target or a bound is reached, and evaluate meanwhile.
+
+    The first step of every worker comes before the first evaluation, and before the clock of
+    training begins: functions are traced, and connections are made.
+    """
+    around.progress(Phase.FIRST)
+    stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
+    around.progress(Phase.WARMUP)
+    around.progress(Phase.MEASURED)
+    evaluated = [driver.evaluate(learning.evaluation)]
+    count, leading = learning.evaluation_steps, max(1, learning.evaluation_steps // LEADING)
+    seconds, is_over = 0.0, False
+    while not is_over:
+        begin = around.clock()
+        stretches.append(Stretch(Phase.MEASURED, count, driver.run(count), leading))
+        seconds += around.clock() - begin
+        evaluated.append(driver.evaluate(learning.evaluation))
+        loss, accuracy = map(driver.agree, around.scores(evaluated[-1]))
+        examples = sum(stretch.num_steps for stretch in stretches) * around.examples_per_round
+        is_over = learning.is_over(examples, driver.agree(seconds), loss, accuracy)
+        leading = 0
+        around.expect(seconds / (len(stretches) - 1))
+    return TimedSteps(stretches, WarmupEnd.FIXED, evaluated)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ the thread pools of a task.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -26,13 +27,24 @@ from ps_allreduce.exchange.servers import make_server
 from ps_allreduce.fork_server.messages import StartTask, TimeNeeded
 from ps_allreduce.inspection.questions import Report
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.measurement import SETTLED_STEPS, Measurement, RecordingComparison
-from ps_allreduce.record.evaluation_timings import EvaluationTable
+from ps_allreduce.point.measurement import (
+    SETTLED_STEPS,
+    Learning,
+    Measurement,
+    RecordingComparison,
+)
+from ps_allreduce.record.evaluation_timings import EvaluationTable, joined
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
 from ps_allreduce.record.variables import PlacementUsed, RunWeights, save_weights
-from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
+from ps_allreduce.runner.loop import (
+    Stretch,
+    Surroundings,
+    TimedSteps,
+    learning_loop,
+    timed_loop,
+)
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 
@@ -81,7 +93,9 @@ def serve(tf_config: TfConfig, threads: int, *, collective: bool) -> None:
     server.join()
 
 
-def drive(request: StartTask, task: Task, measurement: Measurement, report: Report) -> None:
+def drive(
+    request: StartTask, task: Task, measurement: Measurement | Learning, report: Report
+) -> None:
     """Train, measure, and write raw timings and the result."""
     clock_start = _clock_pair()
     backend = make_backend(task)
@@ -95,7 +109,10 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
     initial = None if request.weights is None else backend.read_weights()
     timed, starts = _measure(backend, task.experiment, measurement, report)
     steps, events = _unpacked(task.experiment, timed.stretches)
-    evaluated = None if timed.evaluated is None else EvaluationTable.of_rows(timed.evaluated)
+    evaluated = joined(
+        [EvaluationTable.empty()]
+        + [EvaluationTable.of_rows(rows, number) for number, rows in enumerate(timed.evaluated)]
+    )
     save_raw(Path(f"{request.result}.npz"), steps, events, evaluated)
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
@@ -118,13 +135,17 @@ def drive(request: StartTask, task: Task, measurement: Measurement, report: Repo
         clock_end=_clock_pair(),
         gradient_bytes=backend.gradient_bytes(rows),
         num_messages=len(messages),
-        messages=tuple(messages) if measurement.event_steps else (),
+        messages=tuple(messages) if _traces(measurement) else (),
         placement=_placement_used(backend),
         sparse=backend.sparse_gradients(),
         rows_asked=rows,
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     _stay(report)
+
+
+def _traces(measurement: Measurement | Learning) -> bool:
+    return isinstance(measurement, Measurement) and measurement.event_steps > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +157,10 @@ class PhaseStart:
 
 
 def _measure(
-    backend: Backend, experiment: Experiment, measurement: Measurement, report: Report
+    backend: Backend,
+    experiment: Experiment,
+    measurement: Measurement | Learning,
+    report: Report,
 ) -> tuple[TimedSteps[Rows], dict[Phase, PhaseStart]]:
     """Run the timed loop, and note when phases start.
 
@@ -153,12 +177,24 @@ def _measure(
         progress=progress,
         expect=lambda seconds: report(TimeNeeded(seconds=seconds)),
         ends=RowLayout.ends,
+        scores=_scores,
         num_workers=experiment.num_workers,
+        examples_per_round=experiment.global_batch,
         meet=experiment.num_workers == 1 or experiment.strategy.communicates(),
     )
-    timed = timed_loop(backend, measurement, around)
+    if isinstance(measurement, Learning):
+        timed = learning_loop(backend, measurement, around)
+    else:
+        timed = timed_loop(backend, measurement, around)
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
     return timed, starts
+
+
+def _scores(rows: Rows) -> tuple[float, float]:
+    """Mean loss and accuracy; where other workers evaluate, less than theirs."""
+    if not len(rows):
+        return -math.inf, -math.inf
+    return EvaluationTable.of_rows(rows).means()
 
 
 def compare_recording(

@@ -105,7 +105,7 @@ def _all_workers(run: _Run) -> str:
 
 def _finite_loss(run: _Run) -> str:
     bad = np.flatnonzero(~np.isfinite(run.steps.loss))
-    if not len(bad):
+    if not len(bad) or run.experiment.learning is not None:  # that it does not learn is a result
         return ""
     first = bad[np.argmin(run.steps.step[bad])]
     return (

@@ -16,6 +16,7 @@ too fast for the whole run: so the least of all delays counts, and at most `MOST
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -152,15 +153,15 @@ class EmulatedProgram(Program):
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Wait the forward time."""
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Wait the forward time; nothing is learned."""
         source, accelerator = self.evaluation_iterators
         examples = source.next(iterators[0])
         input_ready = now_after([*values, *examples])
         with tf.control_dependencies([_begin([*values, *examples])]):
             (tick,) = accelerator.next(iterators[1])
         with tf.control_dependencies([tick]):
-            return tf.constant(1.0), input_ready
+            return tf.constant(1.0), tf.constant(math.nan), input_ready
 
 
 def draws(

@@ -72,7 +72,7 @@ def _shard(
     """What one of so many workers takes."""
     if isinstance(examples, DatasetExamples):
         assert isinstance(worker, int)
-        endless = examples.of_worker(worker, num_workers).repeat()
+        endless = examples.of_worker(worker, num_workers, workload.seed).repeat()
         return endless.batch(workload.batch_per_worker, drop_remainder=True).prefetch(2)
     shard = tf.cast(worker, tf.int64)
     if isinstance(workload.data, Digits | InputFiles):

@@ -195,7 +195,7 @@ def _examples_of(
         return ROWS if only_sizes else _drawn(user.keras_model)
     if user.dataset is None:
         raise UserError(f"{workload.model.name} has no function dataset any more: {ADVICE}.")
-    return dataset_examples(user.dataset, folder, user.keras_model)
+    return dataset_examples(user.dataset, folder, user.keras_model, user.validation)
 
 
 def _drawn(model: keras.Model) -> DrawnExamples:

@@ -22,7 +22,7 @@ from ps_allreduce.exchange.batches import BatchOutputs
 from ps_allreduce.exchange.drawn_examples import DrawnExamples, rows_indexed_by
 from ps_allreduce.exchange.lookups import LookedUp, TableLookups
 from ps_allreduce.exchange.private_api import metric_variables
-from ps_allreduce.exchange.pure_model import PureModel, training_loss
+from ps_allreduce.exchange.pure_model import PureModel, See, accuracy_of, training_loss
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.models.trained import OwnModel
@@ -249,26 +249,28 @@ class RealProgram(Program):
         found: LookedUp | None,
         *,
         training: bool,
+        see: See = lambda outputs: None,
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Loss and state, as `PureModel.loss` gives them."""
         if self.lookups is None or found is None:
-            return self._pure.loss(batch, values, state, training=training)
+            return self._pure.loss(batch, values, state, training=training, see=see)
         with self.lookups.serving(found):
-            return self._pure.loss(batch, values, state, training=training)
+            return self._pure.loss(batch, values, state, training=training, see=see)
 
     def evaluate(
         self,
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The loss of one batch, with the statistics that the worker has gathered."""
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Loss and accuracy of one batch, with the statistics that the worker has gathered."""
         examples = self.evaluation_iterators[0].next(iterators[0])
         input_ready = now_after([*values[:1], *examples])
         batch = tf.nest.pack_sequence_as(self._structure, examples)
         found = self._look_up(batch, values, state, training=False)
-        loss, _ = self._loss(batch, values, state, found, training=False)
-        return loss, input_ready
+        told: list[tf.Tensor] = []
+        loss, _ = self._loss(batch, values, state, found, training=False, see=told.append)
+        return loss, accuracy_of(told[0], batch[1]), input_ready
 
     def _note(self, sentence: str) -> None:
         self.notes[sentence] = None

@@ -1,4 +1,6 @@
-"""What the function `dataset(shard, num_shards)` of a user's module yields.
+"""What the functions `dataset` and `validation_dataset` of a user's module yield.
+
+Each takes a shard and the number of shards, and where it has such an argument the seed of the run.
 
 Decides which datasets the suite can send to workers: those whose graph is small, and needs nothing
 of the process that traced it.
@@ -6,8 +8,9 @@ of the process that traced it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +32,36 @@ CALLS_BACK = {
     "EagerPyFunc": "tf.py_function",
 }
 
-Function = Callable[[int, int], Any]
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetExamples:
-    """Single examples from a function of the user's; `structure` has the specs of one."""
+    """Single examples from functions of the user's.
+
+    Attributes:
+        structure: `tf.TensorSpec`s of one.
+        validation: gives those that are held out; None where the module has no such function.
+    """
 
     structure: Any
     function: Function
     folder: Path
+    validation: Function | None = None
 
-    def of_worker(self, worker: int, num_workers: int) -> tf.data.Dataset:
+    def of_worker(self, worker: int, num_workers: int, seed: int) -> tf.data.Dataset:
         """The examples of one worker, not repeated."""
-        return _called(self.function, self.folder, worker, num_workers)
+        return _called(self.function, self.folder, worker, num_workers, seed)
+
+    def held_out(self) -> DatasetExamples:
+        """The examples that are held out."""
+        assert self.validation is not None
+        return replace(self, function=self.validation)
 
 
-def dataset_examples(function: Function, folder: Path, model: keras.Model) -> DatasetExamples:
+def dataset_examples(
+    function: Function, folder: Path, model: keras.Model, validation: Function | None = None
+) -> DatasetExamples:
     """See what a dataset yields, and that the suite can use it.
 
     Raises:
@@ -62,11 +78,11 @@ def dataset_examples(function: Function, folder: Path, model: keras.Model) -> Da
     _check_graph(graph)
     structure = _checked_structure(found[-1])
     _check_inputs(structure[0], model)
-    return DatasetExamples(structure, function, folder)
+    return DatasetExamples(structure, function, folder, validation)
 
 
 def check_validation(function: Function, folder: Path) -> None:
-    """See that a function gives validation data: only an exported training reads them.
+    """See that a function gives validation data.
 
     Raises:
         UserError: it does not.
@@ -74,10 +90,13 @@ def check_validation(function: Function, folder: Path) -> None:
     _called(function, folder, 0, 1)
 
 
-def _called(function: Function, folder: Path, worker: int, num_workers: int) -> tf.data.Dataset:
+def _called(
+    function: Function, folder: Path, worker: int, num_workers: int, seed: int = 0
+) -> tf.data.Dataset:
     name = getattr(function, "__name__", "dataset")
     with blaming(f"{name}({worker}, {num_workers})", folder):
-        dataset = function(worker, num_workers)
+        seeded = {"seed": seed} if "seed" in inspect.signature(function).parameters else {}
+        dataset = function(worker, num_workers, **seeded)
     if isinstance(dataset, tf.data.Dataset):
         return dataset
     raise UserError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.private_api import excludes_from_decay
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.workloads.user_code import blaming, call_with_words, import_module, own_files
@@ -31,15 +32,18 @@ class UserModel:
     Attributes:
         keras_model: compiled.
         files: that were imported, relative to their folder.
-        dataset, validation: the module's functions of shard and number of shards, if it has them.
+        dataset, validation: the module's functions of shard and number of shards, and perhaps of a
+            seed, if it has them.
         unit: what the module states about its examples, if it does.
+        learning: when it has learned enough, if the module states that.
     """
 
     keras_model: keras.Model
     files: tuple[str, ...]
-    dataset: Callable[[int, int], Any] | None = None
-    validation: Callable[[int, int], Any] | None = None
+    dataset: Callable[..., Any] | None = None
+    validation: Callable[..., Any] | None = None
     unit: Unit | None = None
+    learning: Learning | None = None
 
 
 def load_user_model(
@@ -65,6 +69,7 @@ def load_user_model(
         _callable_or_none(getattr(imported, "dataset", None)),
         _callable_or_none(getattr(imported, "validation_dataset", None)),
         _unit_of(imported),
+        _learning_of(imported),
     )
 
 
@@ -84,7 +89,7 @@ def _is_public_function(module: ModuleType, name: str, value: object) -> bool:
     return callable(value) and made_here and not name.startswith("_")
 
 
-def _callable_or_none(value: Any) -> Callable[[int, int], Any] | None:
+def _callable_or_none(value: Any) -> Callable[..., Any] | None:
     return value if callable(value) else None
 
 
@@ -93,6 +98,26 @@ def _unit_of(module: ModuleType) -> Unit | None:
     if stated is None or stated in list(Unit):
         return None if stated is None else Unit(stated)
     raise UserError(f"UNIT of {module.__name__} is {stated!r}: choose one of {', '.join(Unit)}.")
+
+
+def _learning_of(module: ModuleType) -> Learning | None:
+    stated = getattr(module, "LEARNED", None)
+    if stated is None:
+        return None
+    for name in ("dataset", "validation_dataset"):
+        if not callable(getattr(module, name, None)):
+            raise UserError(f"{module.__name__} states LEARNED and has no function {name}.")
+    try:
+        batches = stated["evaluation_batches"]
+        rest = {name: stated[name] for name in stated if name != "evaluation_batches"}
+        held_out = Evaluation(batches=batches, mode=EvaluationMode.SEQUENTIAL)
+        return Learning(evaluation=held_out, **rest)
+    except (TypeError, KeyError) as error:
+        settings = ", ".join(each.name for each in fields(Learning) if each.name != "evaluation")
+        raise UserError(
+            f"LEARNED of {module.__name__} is {stated!r}: a dict of numbers, of evaluation_batches "
+            f"and some of {settings}."
+        ) from error
 
 
 def _check_model(model: object, source: str) -> None:

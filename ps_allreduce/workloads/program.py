@@ -132,19 +132,26 @@ class Program(ABC):
     ) -> list[tf.Operation]:
         """Create the iterators of the evaluation; a worker that takes no part has some as well.
 
-        The first batch comes twice: once it does not count.  No image is mirrored.
+        The first batch comes twice: once it does not count.  No image is mirrored.  Where a module
+        holds examples out, these are evaluated, and every evaluation takes the same.
         """
         evaluators = evaluation.evaluators(self._num_workers)
         last = evaluators - 1
         shard = min(worker, last) if isinstance(worker, int) else tf.minimum(worker, last)
         plain = replace(self._workload.pipeline, flips=False)
+        examples, share = self._examples, None
+        if isinstance(examples, DatasetExamples) and examples.validation is not None:
+            assert isinstance(shard, int)
+            examples, share = examples.held_out(), evaluation.shares(self._num_workers)[shard]
         dataset = make_dataset(
             replace(self._workload, accumulation=1, dealt_to=None, pipeline=plain),
             evaluators,
             shard,
             self._data_dir,
-            self._examples,
+            examples,
         )
+        if share is not None:
+            dataset = dataset.take(share).cache().repeat()
         return [self.evaluation_iterators[0].start(dataset.take(1).concatenate(dataset))]
 
     @abstractmethod
@@ -170,8 +177,8 @@ class Program(ABC):
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The loss of one batch as in inference, and the moment at which its input was there.
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Loss and accuracy of one batch as in inference, and when its input was there.
 
         Args:
             iterators: handles of `evaluation_iterators`.

@@ -17,6 +17,7 @@ from typing import ClassVar
 from ps_allreduce.errors import UserError, at_least, at_most
 from ps_allreduce.model_files import models_in
 from ps_allreduce.point.inputs.data_set import Target
+from ps_allreduce.point.measurement import Learning
 from ps_allreduce.serialization import LATER, Columns, column
 
 SMALL_CNN, SMALL_VIT = "SmallCNN", "SmallViT"
@@ -169,6 +170,8 @@ class OwnModel:
         unit: what the model's examples are.
         tokens_per_example: of text; None for everything else.
         has_dataset: the module has a function `dataset(shard, num_shards)`.
+        learning: when it has learned enough, as the module states it beside examples that are held
+            out; None where it states nothing.
         notes: what is not done as the model asks for: phrases without capital and full stop.
     """
 
@@ -183,6 +186,7 @@ class OwnModel:
     unit: Unit = Unit.ROWS
     tokens_per_example: int | None = None
     has_dataset: bool = False
+    learning: Learning | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def folder(self, data_dir: Path) -> Path:

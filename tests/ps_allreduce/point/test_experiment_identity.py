@@ -284,7 +284,10 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
 ]
 
 #: Where files are is no part of what they are, nor what they are called, nor what is said of them.
-NO_PART = {"workload.data.path", "workload.data.num_records", "workload.model.notes"}
+NO_PART = {
+    *("workload.data.path", "workload.data.num_records"),
+    *("workload.model.notes", "workload.model.learning"),
+}
 
 
 def changed(value: Any, path: str, new: object) -> Any:

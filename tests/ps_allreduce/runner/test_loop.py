@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from ps_allreduce.point.measurement import (
     SETTLING_STEPS,
     Evaluation,
+    EvaluationMode,
     FixedWarmup,
+    Learning,
     Measurement,
     SteadyWarmup,
     WarmupEnd,
@@ -28,6 +32,7 @@ from ps_allreduce.runner.loop import (
     Stretch,
     Surroundings,
     is_steady,
+    learning_loop,
     round_times,
     timed_loop,
 )
@@ -85,7 +90,15 @@ def around(
     progress: Callable[[Phase], None] = lambda _: None,
     expect: Callable[[float], None] = lambda _: None,
 ) -> Surroundings[Rows]:
-    return Surroundings(clock=clock, progress=progress, expect=expect, ends=ends, num_workers=1)
+    return Surroundings(
+        clock=clock,
+        progress=progress,
+        expect=expect,
+        ends=ends,
+        scores=lambda rows: (float(rows[0, 0]), math.nan),
+        num_workers=1,
+        examples_per_round=8,
+    )
 
 
 def run_loop(
@@ -257,9 +270,42 @@ def test_an_evaluation_comes_last_and_the_loop_says_how_long_it_needs() -> None:
     measurement = Measurement(measured_steps=2, event_steps=1, evaluation=evaluation)
     timed = timed_loop(driver, measurement, around(clock, told.append, needed.append))
     assert told[-3:] == [Phase.MEASURED, Phase.EVENTS, Phase.EVALUATION]
-    assert timed.evaluated is not None
-    assert (timed.evaluated == driver.made).all()  # all steps were made before
+    (evaluated,) = timed.evaluated
+    assert (evaluated == driver.made).all()  # all steps were made before
     assert needed[-1] == pytest.approx(7 * FORWARD)
+
+
+class LearningDriver(FakeDriver):
+    """Loses 0.1 with every step."""
+
+    def evaluate(self, evaluation: Evaluation) -> Rows:
+        self.clock.now += 100.0
+        return np.full((evaluation.batches, 3), 10 - 0.1 * self.made)
+
+
+@pytest.mark.parametrize(
+    ("stop", "steps"),
+    [
+        pytest.param({"target_loss": 7.5}, 31, id="first evaluation at the target"),
+        pytest.param({"most_examples": 161}, 21, id="examples"),
+        pytest.param({"most_s": 11.0}, 21, id="seconds of training alone"),
+        pytest.param({"target_loss": 11.0}, 11, id="never before some steps"),
+    ],
+)
+def test_training_that_learns_ends_with_an_evaluation(stop: dict[str, float], steps: int) -> None:
+    clock = FakeClock(now=1000.0)
+    driver = LearningDriver(clock, steady(1.0))
+    timed = learning_loop(driver, learning(**stop), around(clock))
+    assert driver.made == steps
+    assert len(timed.evaluated) == len(timed.stretches) == (steps - 1) // 10 + 1
+    assert timed.stretches[1].leading  # the rate has a window of its own
+
+
+def learning(**stop: float) -> Learning:
+    """Evaluated every ten steps."""
+    evaluation = Evaluation(batches=1, mode=EvaluationMode.SEQUENTIAL)
+    settings: dict[str, Any] = {"most_examples": 10_000, **stop}
+    return Learning(evaluation=evaluation, evaluation_steps=10, **settings)
 
 
 @fast

@@ -1,0 +1,289 @@
+"""What trainings that learn have shown: seconds and examples to a target, for the sweep `learning`.
+
+Decides what strategies are held against (synchronous servers that send whole numbers after every
+batch), and how seconds to a target are told where some trainings never reach it: by the median of
+Kaplan and Meier with its interval.  What may be said of two strategies is decided in
+`analysis.stats`, where launches that miss the target leave no verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from statsmodels.duration.survfunc import SurvfuncRight
+
+from analysis.data.cases import Case, Point
+from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
+from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
+from analysis.published.study import Shown, StudyFigure, StudyTable, published, texts_of
+from analysis.stats.comparisons import decided
+from analysis.stats.decision import Decision, Outcome
+from analysis.stats.statistics import Ends, estimate
+from analysis.wording import NONE, capital, factor_text, number, outcome_text, with_interval
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.strategies import SynchronousServers
+from ps_allreduce.point.wire import WireType
+from ps_allreduce.record.learned import LearningCurve
+
+TEXTS = texts_of("learning")
+
+#: Points of a curve, at which those of all seeds are known.
+_GRID = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Trained:
+    """A strategy that has learned a task."""
+
+    case: Case
+    point: Point
+
+    @property
+    def label(self) -> str:
+        accumulation = self.point.experiment.workload.accumulation
+        parts = [self.point.setting.label]
+        if accumulation > 1:
+            parts.append(f"{accumulation} batches a step")
+        return ", ".join(parts)
+
+    @property
+    def curves(self) -> list[LearningCurve]:
+        return [record.learned for record in self.point.counting if record.learned is not None]
+
+    def until_target(self) -> Ends:
+        """The median of the seconds to the target, and its interval; infinite where none does."""
+        launches = self.point.launches
+        reached = launches["target_s"].notna()
+        seconds = launches["target_s"].fillna(launches["trained_s"]).astype(float)
+        survival = SurvfuncRight(seconds.to_numpy(), reached.to_numpy().astype(int))
+        if not reached.any():
+            return math.inf, None, None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = survival.quantile_ci(0.5, method="cloglog")
+        median = float(survival.quantile(0.5))
+        return (math.inf if math.isnan(median) else median), float(low), float(high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Task:
+    """Strategies that have learned one task on the same links.
+
+    Attributes:
+        trained: the one first that the others are held against.
+    """
+
+    name: str
+    links: str
+    trained: Sequence[_Trained]
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {self.links}" if self.links else self.name
+
+    @cached_property
+    def decisions(self) -> Mapping[str, Mapping[Point, Decision]]:
+        """Every other strategy against the first, each metric a family, by its column."""
+        base = self.trained[0]
+        pairs = [(each.point, base.point) for each in self.trained[1:]]
+        return {
+            metric.column: {pair[0]: each for pair, each in decided(base.case, metric, pairs)}
+            for metric in (RATE, EXAMPLES_TO_TARGET, TIME_TO_TARGET)
+        }
+
+
+def _show(cases: Sequence[Case]) -> Shown:
+    tasks = [*_tasks(cases)]
+    if not tasks:
+        return Shown(sentences=["No training has learned yet."])
+    return Shown(
+        sentences=[sentence for task in tasks for sentence in _sentences(task)],
+        tables=[StudyTable(rows=_table(t), title=t.title, caption=TEXTS["table"]) for t in tasks],
+        figures=[
+            StudyFigure(
+                name="learning-curves",
+                title="How fast strategies learn",
+                caption=TEXTS["curves"],
+                figure=_drawn(tasks),
+                data=pd.concat([_curve_data(task) for task in tasks]),
+            ),
+            *_staleness(tasks),
+        ],
+    )
+
+
+def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
+    found: dict[tuple[object, ...], list[_Trained]] = {}
+    for case in cases:
+        for point in case.points:
+            if point.experiment.learning is not None and len(point.launches):
+                key = _shared(point.experiment)
+                found.setdefault(key, []).append(_Trained(case=case, point=point))
+    for (name, links, *_), trained in found.items():
+        ordered = sorted(trained, key=lambda each: not _is_base(each.point.experiment))
+        if _is_base(ordered[0].point.experiment):
+            yield _Task(name=str(name), links=str(links or ""), trained=ordered)
+
+
+def _shared(experiment: Experiment) -> tuple[object, ...]:
+    network = experiment.network
+    name = experiment.workload.model.name.rpartition("/")[2].partition(".")[0]
+    return name, network and f"links of {network}", experiment.num_workers
+
+
+def _is_base(experiment: Experiment) -> bool:
+    strategy = experiment.strategy
+    if not isinstance(strategy, SynchronousServers) or experiment.workload.accumulation > 1:
+        return False
+    return strategy.wire.gradients is WireType.FLOAT32
+
+
+def _sentences(task: _Task) -> Iterator[str]:
+    """Of each strategy: its rate, the examples it needs, and what follows for the target."""
+    base = task.trained[0].label
+    for each in task.trained[1:]:
+        rate, examples, target = (by_point[each.point] for by_point in task.decisions.values())
+        needs = f"needs {_times(examples.inverse())} the examples"
+        yield capital(
+            f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}, "
+            f"{needs}, and is {_verdict(target)} to the target."
+        )
+
+
+def _times(decision: Decision) -> str:
+    """A ratio with its interval, where it has one."""
+    if decision.low is None:
+        return "an unknown multiple of" if decision.ratio is None else f"{decision.ratio:.2f}x"
+    return factor_text(decision)
+
+
+def _verdict(decision: Decision) -> str:
+    if decision.outcome is Outcome.SLOWER:
+        return f"{factor_text(decision.inverse())} slower"
+    if decision.outcome is Outcome.FASTER:
+        return f"{factor_text(decision)} faster"
+    return f"{_times(decision)} as fast ({outcome_text(decision)})"
+
+
+def _table(task: _Task) -> pd.DataFrame:
+    return pd.DataFrame([{"strategy": each.label, **_row(each)} for each in task.trained])
+
+
+def _row(each: _Trained) -> dict[str, str]:
+    launches, point = each.point.launches, each.point
+    seconds = TIME_TO_TARGET.values(point)
+    rates = ", ".join(f"{rate:g}" for rate in sorted(launches["learning_rate"].unique()))
+    stale = launches["staleness_mean"].astype(float).mean()
+    late = launches["staleness_p95"].astype(float).mean()
+    return {
+        "learning rate": rates,
+        "batch": str(point.experiment.global_batch),
+        "reached": f"{len(seconds)}/{len(launches)}",
+        "s to target": with_interval(number, *each.until_target()),
+        "fastest, slowest": f"{number(seconds.min())}, {number(seconds.max())}",
+        "examples to target": _mean(EXAMPLES_TO_TARGET, point),
+        "examples/s": _mean(RATE, point),
+        "staleness": NONE if math.isnan(stale) else f"{stale:.2g} ({late:.0f})",
+    }
+
+
+def _mean(metric: Metric, point: Point) -> str:
+    values = metric.values(point)
+    return NONE if values.empty else with_interval(number, *estimate(values).ends)
+
+
+def _curve_data(task: _Task) -> pd.DataFrame:
+    """Median and range of the losses of all seeds, over seconds as far as all have trained."""
+    parts = []
+    for each in task.trained:
+        last = min(curve.seconds[-1] for curve in each.curves)
+        seconds = np.linspace(0.0, last, _GRID)
+        losses = [np.interp(seconds, curve.seconds, curve.loss) for curve in each.curves]
+        parts.append(
+            pd.DataFrame(
+                {
+                    "task": task.title,
+                    "strategy": each.label,
+                    "seconds": seconds,
+                    "loss": np.median(losses, axis=0),
+                    "low": np.min(losses, axis=0),
+                    "high": np.max(losses, axis=0),
+                }
+            )
+        )
+    return pd.concat(parts)
+
+
+def _drawn(tasks: Sequence[_Task]) -> Figure:
+    with style():
+        figure, grid = new_figure(len(tasks), 1, 1.2 + 2.4 * len(tasks))
+        for axes, task in zip(grid, tasks, strict=True):
+            _draw_curves(axes, task)
+        finish_grid(figure, grid, len(tasks), ("seconds of training", "loss"))
+    return figure
+
+
+def _draw_curves(axes: Axes, task: _Task) -> None:
+    data = _curve_data(task)
+    for number_, (label, own) in enumerate(data.groupby("strategy", sort=False)):
+        colour, line = COLOURS[number_ % len(COLOURS)], LINES[number_ % len(LINES)]
+        axes.fill_between(own["seconds"], own["low"], own["high"], color=colour, alpha=0.15, lw=0)
+        axes.plot(own["seconds"], own["loss"], line, color=colour, label=str(label), lw=1.2)
+    learning = task.trained[0].point.experiment.learning
+    if learning is not None and learning.target_loss is not None:
+        axes.axhline(learning.target_loss, color="black", linestyle=":", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_title(task.title, loc="left")
+
+
+def _staleness(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
+    data = pd.DataFrame([row for task in tasks for row in _stale_rows(task)])
+    if data.empty:
+        return
+    shown = [task for task in tasks if task.title in set(data["task"])]
+    with style():
+        figure, grid = new_figure(len(shown), 1, 1.0 + 1.8 * len(shown))
+        for axes, task in zip(grid, shown, strict=True):
+            own = data[data["task"] == task.title]
+            for place, (label, bars) in enumerate(own.groupby("strategy", sort=False)):
+                axes.step(
+                    bars["staleness"],
+                    bars["share"],
+                    where="mid",
+                    label=str(label),
+                    color=COLOURS[place],
+                )
+            axes.set_title(task.title, loc="left")
+        finish_grid(figure, grid, len(shown), ("staleness, updates", "share"))
+    yield StudyFigure(
+        name="staleness",
+        title="How stale updates are",
+        caption=TEXTS["staleness"],
+        figure=figure,
+        data=data,
+    )
+
+
+def _stale_rows(task: _Task) -> Iterator[dict[str, object]]:
+    for each in task.trained:
+        counts = [np.asarray(curve.staleness) for curve in each.curves if curve.staleness]
+        if counts:
+            total = np.zeros(max(map(len, counts)))
+            for own in counts:
+                total[: len(own)] += own
+            for staleness, share in enumerate(total / total.sum()):
+                yield {
+                    "task": task.title,
+                    "strategy": each.label,
+                    "staleness": staleness,
+                    "share": float(share),
+                }
+
+
+LEARNING = published("learning", _show)

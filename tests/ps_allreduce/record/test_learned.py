@@ -1,0 +1,97 @@
+"""The curve of a training: its clock, its target, and the staleness of its updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ps_allreduce.errors import UserError
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
+from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
+from ps_allreduce.record.evaluation_timings import EvaluationTable, joined
+from ps_allreduce.record.learned import learned, reached, staleness_of
+from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from tests.fakes import make_experiment, make_steps
+
+EVALUATION = Evaluation(batches=1, mode=EvaluationMode.SEQUENTIAL)
+
+ASYNCHRONOUS = make_experiment(AsynchronousServers, 2)
+BATCH = ASYNCHRONOUS.workload.batch_per_worker
+
+
+def until(**target: float) -> Learning:
+    settings: dict[str, Any] = {**target}
+    return Learning(evaluation=EVALUATION, evaluation_steps=2, most_examples=1000, **settings)
+
+
+def steps_at(*ends: list[float]) -> StepTable:
+    """The steps of each worker, by when they ended; each took a second."""
+    tables = [
+        make_steps(worker, own, [Phase.MEASURED] * len(own)) for worker, own in enumerate(ends)
+    ]
+    steps = concatenate(tables)
+    return replace(steps, start=steps.end - 1)
+
+
+def evaluations(*rows: tuple[float, float, float]) -> EvaluationTable:
+    """Loss, begin and end of each."""
+    return joined(
+        [
+            EvaluationTable.of_rows(np.asarray([(0, loss, 1 - loss, begin, begin, end)]), number)
+            for number, (loss, begin, end) in enumerate(rows)
+        ]
+    )
+
+
+def test_the_clock_of_training_stands_still_while_it_evaluates() -> None:
+    steps = steps_at([1, 21, 22, 43, 44], [1, 22, 23, 43, 45])
+    evaluated = evaluations((0.9, 5, 15), (0.5, 25, 35), (0.3, 50, 55))
+    on_clock, curve = learned(ASYNCHRONOUS, until(target_loss=0.4), steps, evaluated)
+    assert curve.examples == (2 * BATCH, 6 * BATCH, 10 * BATCH)
+    assert curve.seconds == pytest.approx((0.0, 3.0, 6.0))
+    assert sorted(on_clock.end) == pytest.approx([0, 0, 1, 2, 2, 3, 4, 4, 5, 6])
+    # Half of the way from 0.5 to 0.3.
+    assert curve.target_s == pytest.approx(4.5)
+    assert curve.target_examples == pytest.approx(8 * BATCH)
+    assert curve.accuracy == pytest.approx((0.1, 0.5, 0.7))
+    assert sum(curve.staleness) == len(steps)
+
+
+def test_a_loss_that_is_not_finite_ends_the_curve() -> None:
+    steps, evaluated = steps_at([1, 21], [1, 22]), evaluations((0.9, 5, 15), (np.nan, 25, 35))
+    _, curve = learned(make_experiment(SynchronousServers, 2), until(), steps, evaluated)
+    assert curve.loss == (0.9,)
+    assert curve.target_s is None
+    assert curve.staleness == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "at"),
+    [
+        pytest.param({"target_loss": 0.5}, 1.5, id="between two"),
+        pytest.param({"target_loss": 0.95}, 0.0, id="at the first"),
+        pytest.param({"target_loss": 0.1}, None, id="never"),
+        pytest.param({"target_accuracy": 0.5}, 2.5, id="of the accuracy"),
+        pytest.param({}, None, id="no target"),
+    ],
+)
+def test_a_target_is_reached_on_the_straight_line_before(
+    target: dict[str, float], at: float | None
+) -> None:
+    loss, accuracy = np.asarray([0.9, 0.6, 0.4, 0.3]), np.asarray([0.1, 0.2, 0.4, 0.6])
+    found = reached(until(**target), loss, accuracy)
+    assert found == (None if at is None else pytest.approx(at))
+
+
+def test_staleness_counts_the_updates_of_others_between_two_of_ones_own() -> None:
+    # In the order of ends: 0, 1, 0, 0, 1, 0.
+    stale = staleness_of(steps_at([1, 3, 4, 6], [2, 5]))
+    assert stale.tolist() == [0, 1, 0, 1, 1, 2]
+
+
+def test_a_target_of_both_loss_and_accuracy_is_refused() -> None:
+    with pytest.raises(UserError, match="not both"):
+        until(target_loss=0.1, target_accuracy=0.9)
