@@ -42,12 +42,14 @@ SEARCHED_SEED = 101
 #: Learning rates of the search, times that of the model.
 RATES = (1 / 3, 1.0, 3.0)
 
+#: Of a model: six strategies, on two kinds of links.
+LAUNCHES = 6 * (len(RATES) + 2 * len(SEEDS))
+
 #: Bits per second of links, and of that of the last host where one is slow.
 LINKS, SLOW_LINK = 100e6, 25e6
 
 STALENESS = 2
 BATCHES_A_STEP = 2
-
 
 #: A text, images, and embeddings; each states its target and its bound.
 MODELS = tuple(

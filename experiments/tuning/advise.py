@@ -13,6 +13,7 @@ from analysis.predict.calibration import usable
 from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
 from analysis.wording import number, with_interval, workers_text
+from experiments.studies.learning import LAUNCHES
 from experiments.tuning.outcome import options_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.records import RunRecord
@@ -56,6 +57,11 @@ def _lines(advice: Recommendation) -> Iterator[str]:
         yield f"On top, {name} would bring {share:+.0%}."
     for other in advice.asynchronous[:_SHOWN]:
         yield f"Asynchronous, so of another kind: {_told(other)}."
+    if advice.asynchronous:
+        yield (
+            "None of these is advised without its time to a loss: make study NAME=learning "
+            f"MODEL=mine.py:build measures it in {LAUNCHES} launches."
+        )
     for text in best.unknown:
         yield f"Not known: {text}."
     yield (

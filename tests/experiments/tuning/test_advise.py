@@ -82,6 +82,7 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Best of the synchronous settings" in shown
     assert "behind" in shown
     assert "Asynchronous, so of another kind" in shown
+    assert "in 78 launches" in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
     assert "--emulate 0.05,0.1" in shown
