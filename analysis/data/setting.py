@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.data.columns import SETTINGS
 from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, Horovod
+from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, default_of
 from ps_allreduce.point.strategies.base import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 
@@ -148,17 +148,10 @@ def _rows_part(rule: str | None) -> str | None:
 _MESSAGES: Mapping[str, object] = {**Wire().columns(), "host_aggregation": False}
 
 #: What can be set about how steps are dealt to workers, with its default.
-_DEALING: Mapping[str, object] = {
-    "staleness": None,
-    "steps_per_dispatch": 1,
-    "join_rounds": False,
-}
+_DEALING = {name: default_of(name) for name in ("staleness", "steps_per_dispatch", "join_rounds")}
 
 #: What can be set about Horovod, with its default.
-_FUSION: Mapping[str, object] = {
-    "fusion_bytes": Horovod().fusion_bytes,
-    "cycle_ms": Horovod().cycle_ms,
-}
+_FUSION = {name: default_of(name) for name in ("fusion_bytes", "cycle_ms")}
 
 #: Everything that can be set about the exchange of gradients, in the order in which it is sorted.
 EXCHANGE: Mapping[str, object] = {

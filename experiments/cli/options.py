@@ -30,8 +30,8 @@ from launchers.cli.options import (
     together,
 )
 from launchers.cli.types import COUNTS, OneOf, Parsed, parse_whole
-from ps_allreduce.point.strategies import STRATEGIES
-from ps_allreduce.point.strategies.base import StrategySettings, value_of
+from ps_allreduce.point.strategies import STRATEGIES, default_of
+from ps_allreduce.point.strategies.base import StrategySettings
 
 #: The settings of strategies that a sweep chooses itself.
 _CHOSEN = {"placement", "collective", "bytes_per_pack", "altered", "join_rounds"}
@@ -42,14 +42,8 @@ def _users_of(setting: str) -> str:
     return f"{', '.join(users)}: "
 
 
-def _default_of(setting: str) -> object:
-    """What a setting is where nobody states it, in the first strategy that has it."""
-    owners = (each for each in STRATEGIES.values() if setting in each.understands())
-    return value_of(setting, next(owners)())
-
-
 def _settings(*names: str) -> list[Decorator[Any]]:
-    return declared_options(StrategySettings, *names, begin=_users_of, default=_default_of)
+    return declared_options(StrategySettings, *names, begin=_users_of, default=default_of)
 
 
 def _spread(numbers: Parsed[tuple[int, ...]]) -> Decorator[Any]:

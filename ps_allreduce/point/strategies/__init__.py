@@ -12,7 +12,7 @@ from typing import get_args
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
-from ps_allreduce.point.strategies.base import NoCommunication, Single
+from ps_allreduce.point.strategies.base import NoCommunication, Single, value_of
 from ps_allreduce.point.strategies.hybrid import Hybrid
 from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
@@ -29,6 +29,7 @@ __all__ = [
     "StockAllReduce",
     "StockServers",
     "SynchronousServers",
+    "default_of",
     "strategy_named",
 ]
 
@@ -46,6 +47,12 @@ AnyStrategy = (
 
 #: All strategies by the name that users and records give them, in the order of tables.
 STRATEGIES: Mapping[str, type[AnyStrategy]] = {each.kind: each for each in get_args(AnyStrategy)}
+
+
+def default_of(setting: str) -> object:
+    """What a setting is where nobody states it, in the first strategy that has it."""
+    owners = (each for each in STRATEGIES.values() if setting in each.understands())
+    return value_of(setting, next(owners)())
 
 
 def strategy_named(name: str) -> type[AnyStrategy]:
