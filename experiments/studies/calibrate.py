@@ -41,7 +41,10 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield scope.point(workload, NoCommunication, most)
         for workers in sorted({min(2, most), most}):
             yield from _sending(scope, workload, workers)
-        yield from map(_slowed, _sending(scope, workload, most))
+        if scope.network is not None and scope.network.bits_per_s is not None:
+            slow = replace(scope.network, bits_per_s=scope.network.bits_per_s / SLOWED)
+            for point in _sending(scope, workload, most):
+                yield replace(point, network=slow)
 
 
 def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
@@ -50,14 +53,6 @@ def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experim
     yield scope.reduced(workload, workers)
     for strategy in (SynchronousServers, AsynchronousServers):
         yield scope.served(workload, strategy, workers, servers, policy)
-
-
-def _slowed(point: Experiment) -> Experiment:
-    """The same on slower links; as it is where links have no rate that could be changed."""
-    network = point.network
-    if network is None or network.bits_per_s is None:
-        return point
-    return replace(point, network=replace(network, bits_per_s=network.bits_per_s / SLOWED))
 
 
 STUDY = Study(

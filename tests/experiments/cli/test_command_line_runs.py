@@ -78,11 +78,11 @@ def test_what_is_asked_for_reaches_every_point(launcher: FakeLauncher, tmp_path:
 USUAL = {name for name, study in STUDIES.items() if study.small is None}
 
 
-@pytest.mark.parametrize("name", sorted(USUAL - {"tuning-sweep", "ladder", "wire"}))
+@pytest.mark.parametrize("name", sorted(USUAL - {"tuning-sweep", "ladder", "wire", "learning"}))
 def test_settings_reach_those_points_of_a_sweep_that_they_belong_to(
     name: str, launcher: FakeLauncher
 ) -> None:
-    has_dealers = name in ("compare", "ps-sweep", "timeline")
+    has_dealers = name in ("compare", "ps-sweep", "timeline", "calibrate")
     words = [*WIRE_WORDS, *(DEALING_WORDS if has_dealers else ()), "--precision", "mixed_bfloat16"]
     words += ["--host-aggregation"] if name not in ("allreduce-sweep", "horovod-sweep") else []
     assert run(name, "--workers", "2", "--repetitions", "1", *words) == 0
@@ -172,7 +172,7 @@ def test_all_names_of_models_are_listed(capsys: pytest.CaptureFixture[str]) -> N
     assert run("models") == 0
     lines = capsys.readouterr().out.splitlines()
     listed = {line.split()[0] for line in lines if re.match("  [^ ]", line)}
-    others = {"Tensors-N-xMB", "InceptionV3/32", "mine.py:build,"}
+    others = {"TwoTower-RxW", "Tensors-N-xMB", "InceptionV3/32", "mine.py:build,"}
     assert listed == {*ARCHITECTURES, *TEXT_MODELS, *RECOMMENDERS, *PUBLISHED, *others}
     assert "  Xception            71  299" in lines
     assert "  BERT-base          438  199" in lines

@@ -63,7 +63,7 @@ def test_a_study_has_no_point_twice(name: str) -> None:
 
 
 #: Others compare whole settings, or have bases of their own.
-WITH_BASES = sorted({*ANYWHERE} - {"pcad", "osu", "claix", "storage"})
+WITH_BASES = sorted({*ANYWHERE} - {"pcad", "osu", "claix", "storage", "calibrate"})
 
 
 @pytest.mark.parametrize("name", WITH_BASES)
