@@ -93,6 +93,7 @@ TRIED = TriedModel(
     optimizer=Adam(),
     precision=Precision.FLOAT32,
     notes=OWN.notes,
+    only_whole="it trains no keras.layers.Embedding, of which rows could be exchanged alone",
     variables=TWO_LAYERS,
     step_s=0.0123,
     peak_memory_bytes=1_230_000_000,

@@ -100,6 +100,7 @@ def try_out(request: Any, report: Any) -> None:
         optimizer=Sgd(),
         precision=Precision.FLOAT32,
         notes=(request.data_dir, request.workload.model.name),
+        only_whole="",
         variables=(),
         step_s=0.5,
         peak_memory_bytes=10**9,

@@ -141,7 +141,7 @@ def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
 
 def _rows_part(rule: str | None) -> str | None:
     """Which server has which row of a table; nothing where that is the default."""
-    return None if rule in (None, RowRule.MODULO) else f"rows by {rule}"
+    return None if rule in (None, RowRule.MODULO) else RowRule(rule).phrase
 
 
 #: What can be set about messages, with its default.

@@ -140,9 +140,9 @@ def _planned_share(experiment: Experiment, loads: Sequence[int], latest: RunReco
 def _largest_message(record: RunRecord) -> float:
     """Over what the same server gets, that of the server that gets most."""
     by_server: dict[int | None, list[int]] = {}
-    for each in record.messages:
+    for each in (each for each in record.messages if not each.of_rows):
         by_server.setdefault(each.server, []).append(each.num_bytes)
-    hottest = max(by_server.values(), key=sum)
+    hottest = max(by_server.values(), key=sum, default=[1])
     return max(hottest) / sum(hottest)
 
 

@@ -87,8 +87,15 @@ class TracedRun:
         to_server = bool(messages) and messages[number].server is not None
         return to_server and not self.record.experiment.strategy.host_aggregation
 
+    def is_of_rows(self, number: int) -> bool:
+        """It stands for all rows of tables that a step exchanges."""
+        messages = self.record.messages
+        return bool(messages) and messages[number].of_rows
+
     def message_name(self, number: int) -> str:
-        """`bucket 3`; where every variable travels on its own, `gradient 3`."""
+        """`bucket 3`; where every variable travels on its own, `gradient 3`; `rows` of tables."""
+        if self.is_of_rows(number):
+            return "rows"
         what = "gradient" if self.record.experiment.strategy.wire is None else "bucket"
         return f"{what} {number}"
 
@@ -110,8 +117,8 @@ def traced_run(point: Point) -> TracedRun | None:
 def parts_of(run: TracedRun) -> list[list[Span]]:
     """The parts of every step, in the order of the rows; none where nobody sees into a step.
 
-    Input wait, forward and backward pass of every batch, and then what is left up to the end of the
-    step.  What lies before the first part is the start of the step.
+    Rows that are fetched, input wait, forward and backward pass of every batch, and then what is
+    left up to the end of the step.  What lies before the first part is the start of the step.
     """
     steps = run.steps
     if not steps.batches.shape[1]:
@@ -122,8 +129,17 @@ def parts_of(run: TracedRun) -> list[list[Span]]:
     for row, end in enumerate(steps.end.tolist()):
         computed = [*_computed(steps, row, starts[row], ends[row])]
         left = Span(name=rest, begin=computed[-1].end, end=end)
-        parts.append([*computed, left])
+        parts.append([*_fetched(run, row), *computed, left])
     return parts
+
+
+def _fetched(run: TracedRun, row: int) -> list[Span]:
+    """Rows of tables come before the forward pass, where they come from servers."""
+    strategy = run.record.experiment.strategy
+    if not (strategy.is_sparse and strategy.uses_servers):
+        return []
+    begin, end = float(run.steps.start[row]), float(run.steps.pulled[row])
+    return [Span(name="fetch rows", begin=begin, end=max(begin, end))]
 
 
 def _computed(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:
@@ -186,11 +202,14 @@ def _ways_of_step(
 ) -> Iterator[Way]:
     """Those of one step of one worker."""
     bound = _in_flight(record)
+    of_rows = [number for number, each in enumerate(record.messages) if each.of_rows]
+    moments[of_rows, EventKind.PULLED] = moments[of_rows, EventKind.PUSHED]  # they are not brought
     earlier: dict[int | None, list[float]] = defaultdict(list)
     for number, (back, ready, pushed) in enumerate(moments.tolist()):
         before = earlier[record.messages[number].server if record.messages else None]
         ready, back = _in_order([ready, back], begin, end)
-        held = before[-bound] if bound and len(before) >= bound else ready
+        waits = bound and len(before) >= bound and number not in of_rows
+        held = before[-bound] if waits else ready
         turn, acknowledged = _in_order([max(ready, held), pushed], ready, back)
         before.append(back)
         yield Way(

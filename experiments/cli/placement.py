@@ -15,6 +15,7 @@ import click
 
 from experiments import surroundings
 from experiments.cli.options import SPLIT_BYTES
+from experiments.cli.placed_rows import PlacedRows, counted_rows, render_rows
 from experiments.cli.workload_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
@@ -23,6 +24,7 @@ from experiments.sweep.progress import plain_console
 from launchers.cli.types import WHOLE
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.models import shipped_model
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.placement import (
@@ -54,6 +56,9 @@ IMAGENET_CLASSES = 1000
 @MODEL_ARGS
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @click.option(
+    "--batch-per-worker", type=WHOLE, help="Examples that look rows up.  [default: of the model]"
+)
+@click.option(
     "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
 )
 @click.option("--num-classes", type=WHOLE, help="Of the images.  [default: 1000]")
@@ -62,6 +67,7 @@ def placement(
     model: str,
     model_args: tuple[str, ...],
     num_ps: int,
+    batch_per_worker: int | None,
     image_size: int | None,
     num_classes: int | None,
     split_bytes: int | None,
@@ -71,32 +77,48 @@ def placement(
     if split_bytes is not None:
         at_least(1, split_bytes=split_bytes)
     asked = WorkloadRequest(
-        model=model, model_args=model_args, image_size=image_size, num_classes=num_classes
+        model=model,
+        model_args=model_args,
+        image_size=image_size,
+        num_classes=num_classes,
+        batch_per_worker=batch_per_worker,
     )
-    variables = _variables(asked)
+    with tempfile.TemporaryDirectory() as folder:
+        asked = settle_model(asked, Path(folder), plain_console())
+        variables, placed = _looked_at(asked, Path(folder), num_ps)
     if split_bytes is None:
         split_bytes = default_split_bytes(variables, num_ps)
     echo(render_placements(model, variables, num_ps, split_bytes))
+    if placed:
+        drawn_evenly = isinstance(asked.model, OwnTraining) and not asked.model.model.has_dataset
+        echo("\n" + render_rows(placed, drawn_evenly=drawn_evenly))
 
 
-def _variables(asked: WorkloadRequest) -> Sequence[VariableSpec]:
-    """Those of a model, in creation order, in the size that it was designed for."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked = settle_model(asked, Path(folder), plain_console())
-        if isinstance(asked.model, OwnTraining):
-            return _described(asked.workload(asked.model), Path(folder))
-        shipped = shipped_model(asked.model or "")
-        if isinstance(shipped, ImageModel):
-            shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
-        sized = asked.sized(shipped)
-        if isinstance(sized, Weights):
-            return sized.variables
-        return _described(Workload(model=sized), Path(folder))
+def _looked_at(
+    asked: WorkloadRequest, results: Path, num_ps: int
+) -> tuple[Sequence[VariableSpec], list[PlacedRows]]:
+    """The variables of a model, in the size that it was designed for, and where rows could be."""
+    workload = _workload(asked)
+    if isinstance(workload, Weights):
+        return workload.variables, []
+    with surroundings.this_machine(results) as launcher:
+        variables = launcher.describe(workload)
+        if workload.sparse_refusal() or not any(spec.is_table for spec in variables):
+            return variables, []
+        return variables, counted_rows(launcher, workload, variables, num_ps)
 
 
-def _described(workload: Workload, folder: Path) -> Sequence[VariableSpec]:
-    with surroundings.this_machine(folder) as launcher:
-        return launcher.describe(workload)
+def _workload(asked: WorkloadRequest) -> Workload | Weights:
+    """What would be trained; weights alone need nothing that builds them."""
+    if isinstance(asked.model, OwnTraining):
+        return asked.workload(asked.model)
+    shipped = shipped_model(asked.model or "")
+    if isinstance(shipped, RecommenderModel):
+        return asked.workload(shipped.name)
+    if isinstance(shipped, ImageModel):
+        shipped = replace(shipped, num_classes=IMAGENET_CLASSES)
+    sized = asked.sized(shipped)
+    return sized if isinstance(sized, Weights) else Workload(model=sized)
 
 
 def render_placements(

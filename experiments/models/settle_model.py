@@ -24,8 +24,9 @@ from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
 from ps_allreduce.inspection.model_facts import FoundModel, TriedModel, trainable_parameters
 from ps_allreduce.model_files import copy_files
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import optimizer_text
+from ps_allreduce.point.optimizers import OnRows, optimizer_text
 from ps_allreduce.point.placement import Policy, VariableSpec, default_split_bytes, make_plan
+from ps_allreduce.record.variables import MADE_DENSE
 from ps_allreduce.scratch import open_regular
 
 #: For building a model, and for building it again with some steps.
@@ -90,7 +91,7 @@ def _tried(
         tried = launcher.try_model(workload, DEADLINE_S)
     console.print(render_tried(model.name, tried, workload.examples_per_step))
     training = OwnTraining(
-        model=replace(model, notes=tried.notes),
+        model=replace(model, notes=tried.notes, only_whole=tried.only_whole),
         optimizer=tried.optimizer,
         precision=tried.precision,
     )
@@ -154,9 +155,36 @@ def render_tried(name: str, tried: TriedModel, examples: int) -> str:
         f"{optimizer_text(tried.optimizer)}, in {tried.precision}. Bytes of the hottest server "
         f"over the mean (1.00 is balanced), with {servers} servers:",
         *(_balance_line(policy, tried.variables) for policy in Policy),
-        *(f"{note[:1].upper()}{note[1:]}." for note in tried.notes),
+        *(f"{note[:1].upper()}{note[1:]}." for note in _told_notes(tried)),
+        *_about_tables(tried),
     ]
     return "\n".join(lines)
+
+
+def _told_notes(tried: TriedModel) -> list[str]:
+    """Without a note for the gradient of each table, of which the last line tells."""
+    if not _about_tables(tried):
+        return list(tried.notes)
+    return [note for note in tried.notes if MADE_DENSE not in note]
+
+
+def _about_tables(tried: TriedModel) -> list[str]:
+    """Whether rows of tables can be exchanged alone; nothing of a model without tables."""
+    tables = sum(spec.is_table for spec in tried.variables)
+    if not tables:
+        return []
+    if tried.only_whole:
+        return [f"No rows of tables can be exchanged alone: {tried.only_whole}."]
+    if tried.optimizer.on_rows is None:
+        return [
+            f"No rows of tables can be exchanged alone: {tried.optimizer.kind} changes those that "
+            "nobody has looked up too."
+        ]
+    lazily = tried.optimizer.on_rows is OnRows.LAZY
+    return [
+        f"Rows of {tables} table{'s' * (tables > 1)} can be exchanged alone (--embeddings sparse)"
+        + (f"; {tried.optimizer.kind} then changes no others." if lazily else ".")
+    ]
 
 
 def _balance_line(policy: Policy, variables: Sequence[VariableSpec]) -> str:

@@ -59,13 +59,14 @@ def check_servers(points: Iterable[Experiment], describe: Describe) -> None:
     """See that every server gets something, before one of many servers is started.
 
     Raises:
-        UserError: there are more servers than variables or shards.
+        UserError: some server would get nothing.
     """
     for point in points:
         servers = point.strategy.servers
-        if servers is not None and point.strategy.places_variables and servers.num_ps > 1:
-            split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
-            make_plan(servers.placement, describe(point.workload), servers.num_ps, split_bytes)
+        if servers is not None and servers.num_ps > 1:
+            variables = describe(point.workload)
+            tables = [spec for spec in variables if spec.is_table]
+            servers.plan(variables if point.strategy.places_variables else tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from experiments.cli.requests import SpreadRequest
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import default_cores
-from experiments.studies.scope import Scale, Scope
+from experiments.studies.scope import Scale, Scope, check_servers
 from experiments.suite import gate_arms
 from experiments.suite.agreement import LIMIT, GateArm, GateVerdict, compare, render_arms
 from experiments.sweep.folder import check_writable
@@ -30,6 +30,7 @@ from launchers.settings import LauncherSettings
 from launchers.sites.kinds import network_of
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.optimizers import OnRows
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers, StrategySettings
 from ps_allreduce.point.workload import Scaling, Workload
@@ -126,6 +127,7 @@ def _passed_through(request: GateRequest, place: Workplace) -> tuple[GateResult,
     variables = place.launcher.describe(workload)
     scope = _scope(request, workload, place.launcher, variables)
     points = gate_arms.arms(scope, request.num_ps)
+    check_servers(points, place.launcher.describe)
     references = list(dict.fromkeys(map(gate_arms.reference_of, points)))
     for point in (*references, *points):
         place.launcher.check(point)
@@ -238,10 +240,24 @@ def notes(scope: Scope, variables: Sequence[VariableSpec]) -> Iterator[str]:
             f"Left out, because Keras' {workload.optimizer.keras_class} squares each part of a "
             "sparse gradient, and the suite their sum: stock_ps, stock_allreduce."
         )
+    if any(spec.is_table for spec in variables):
+        yield from _about_rows(workload)
     if not gate_arms.aggregates(workers, scope.spread):
         yield (
             "Left out, because it needs hosts with equally many workers and more than one "
             "(--workers-per-host): host_aggregation."
+        )
+
+
+def _about_rows(workload: Workload) -> Iterator[str]:
+    """Of a model with tables: why none is exchanged by rows, or what such settings agree with."""
+    if refusal := workload.sparse_refusal():
+        yield f"Left out, sparse embeddings: {refusal}"
+    elif workload.optimizer.on_rows is OnRows.LAZY:
+        yield (
+            f"Sparse embeddings are compared with a single worker that has them too: "
+            f"{workload.optimizer.kind} changes the rows of a step alone, and whole tables train "
+            "other weights (docs/embeddings.md)."
         )
 
 

@@ -10,15 +10,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from experiments.models.workload_request import WorkloadRequest
-from experiments.studies.scope import Scope, Threads
+from experiments.studies.scope import Scope, Threads, check_servers
 from ps_allreduce.environment import has_module
+from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, InputFiles, Synthetic
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import SMALL_CNN, OwnModel
-from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW
+from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, OnRows
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
@@ -66,11 +67,24 @@ def arms(scope: Scope, num_ps: int) -> list[Experiment]:
     if squares_parts(workload):
         able = [each for each in able if not each.as_shipped]
     communicating = [each for each in able if each.communicates()]
-    return [
+    points = (
         scope.point(workload, strategy, workers if strategy.synchronous else 1, settings)
         for strategy in sorted(communicating, key=lambda each: not each.synchronous)
         for settings in _settings(scope, strategy, num_ps)
-    ]
+    )
+    return [point for point in points if not _has_too_few_tables(scope, point)]
+
+
+def _has_too_few_tables(scope: Scope, point: Experiment) -> bool:
+    """Tables stay whole, and not every server would hold one."""
+    servers = point.strategy.servers
+    if servers is None or servers.table_rows is not RowRule.WHOLE:
+        return False
+    try:
+        check_servers([point], scope.describe)
+    except UserError:
+        return True
+    return False
 
 
 def squares_parts(workload: Workload) -> bool:
@@ -120,11 +134,17 @@ def aggregates(num_workers: int, spread: Spread | None) -> bool:
     return together > 1 and num_workers % together == 0
 
 
+def is_lazy(point: Experiment) -> bool:
+    """Its rows train other weights than whole tables do."""
+    return point.strategy.is_sparse and point.workload.optimizer.on_rows is OnRows.LAZY
+
+
 def reference_of(point: Experiment) -> Experiment:
     """The single worker that a point must agree with.
 
     It takes the batches of all workers of a step, one after the other: batch norm normalises the
-    same batches, and a mean of their means is the same mean.  Its threads are the suite's own.
+    same batches, and a mean of their means is the same mean.  Its threads are the suite's own.  Its
+    tables are whole, unless the optimizer trains rows alone to other weights.
     """
     load, workers, cores = point.of_each, point.num_workers, point.resources.cores_per_worker
     whole = replace(
@@ -133,4 +153,5 @@ def reference_of(point: Experiment) -> Experiment:
         dealt_to=workers if workers > 1 else None,
     )
     resources = replace(point.resources, threads_per_worker=Threads().of(Single, cores))
-    return replace(point, strategy=Single(), num_workers=1, workload=whole, resources=resources)
+    strategy = Single(embeddings=Embeddings.SPARSE) if is_lazy(point) else Single()
+    return replace(point, strategy=strategy, num_workers=1, workload=whole, resources=resources)

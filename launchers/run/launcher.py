@@ -25,10 +25,12 @@ from launchers.site import Site, task_address
 from ps_allreduce.environment import has_module
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.fork_server.messages import (
+    CountRows,
     DescribeModel,
     InputPrepared,
     ModelDescribed,
     PrepareInput,
+    RowsCounted,
 )
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.inspection.questions import Answer
@@ -40,9 +42,11 @@ from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
+from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.scratch import remove_left_overs, scratch_folder
 from ps_allreduce.tf_texts import PORT_TAKEN
 
@@ -162,6 +166,20 @@ class HostsLauncher:
             )
             self._described[workload.model] = answer
         return self._described[workload.model].variables
+
+    def count_rows(self, workload: Workload, ways: Sequence[Servers]) -> tuple[RowsAsked, ...]:
+        """What a worker asks servers for, with each way to place rows of the model's tables."""
+        (answer,) = self._ask(
+            RowsCounted,
+            lambda client: CountRows(
+                workload=workload,
+                data_dir=str(self._data_dir),
+                ways=tuple(ways),
+                log=client.job_log("rows"),
+            ),
+            model=workload.model,
+        )
+        return answer.asked
 
     def prepare(self, workload: Workload) -> None:
         """Make and check the input files, on every host that has files of its own.

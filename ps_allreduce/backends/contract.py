@@ -30,7 +30,7 @@ from ps_allreduce.point.optimizers import Optimizer
 from ps_allreduce.point.placement import Held, Plan, VariableSpec
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.wire import ELEMENT_BYTES
-from ps_allreduce.record.variables import MessageRecord, RowsAsked, SparseGradient
+from ps_allreduce.record.variables import MessageRecord, RowsAsked, SparseGradient, TableUsed
 from ps_allreduce.workloads.emulated_accelerator import EmulatedProgram
 from ps_allreduce.workloads.keras_program import RealProgram
 from ps_allreduce.workloads.program import Program
@@ -118,9 +118,21 @@ class Backend(ABC):
         """The plan, and what devices hold of it as TensorFlow tells; None without servers."""
         return None
 
+    def tables(self) -> tuple[list[TableUsed], list[str]]:
+        """The plan for tables that are exchanged by rows, and the device of each server's rows."""
+        return [], []
+
     def messages(self) -> list[MessageRecord]:
         """What a worker sends in a step, in that order; nothing where no gradient leaves it."""
         return []
+
+    def messages_of_rows(self, rows: RowsAsked | None) -> list[MessageRecord]:
+        """One that stands for all rows of a step, the last; none where no row is exchanged."""
+        if rows is None or not self._experiment.strategy.communicates():
+            return []
+        tables = tuple(spec.name for spec in self.variables if spec.is_table)
+        num_bytes = round(rows.unique * rows.row_bytes)
+        return [MessageRecord(num_bytes=num_bytes, variables=tables, of_rows=True)]
 
     @abstractmethod
     def sparse_gradients(self) -> tuple[SparseGradient, ...]:

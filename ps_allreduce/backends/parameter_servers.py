@@ -40,14 +40,14 @@ from ps_allreduce.exchange.listening import wait_for_servers
 from ps_allreduce.exchange.served import ServedVariables
 from ps_allreduce.exchange.served_tables import ServedTables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
-from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.exchange.updates import UpdateRule
-from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Held, Plan, make_plan
+from ps_allreduce.point.placement import Held, Plan
 from ps_allreduce.point.strategies import AsynchronousServers, Hybrid
 from ps_allreduce.point.strategies.servers import ParameterServers
-from ps_allreduce.record.variables import MessageRecord
+from ps_allreduce.point.wire import ELEMENT_BYTES
+from ps_allreduce.record.variables import MessageRecord, TableUsed
 from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program
 
@@ -98,11 +98,9 @@ class ServerBackend(ProgramBackend):
 
     def _make_tables(self, program: Program, rule: UpdateRule) -> ServedTables | None:
         """Place the rows of tables that are looked up in."""
-        if program.lookups is None:
+        stack = self._servers.stack(program.variables)
+        if stack is None:
             return None
-        num_ps, rule_of_rows = self._servers.num_ps, self._servers.table_rows
-        assert rule_of_rows is not None
-        stack = Stack(rows=program.lookups.rows, num_servers=num_ps, rule=rule_of_rows)
         tables = ServedTables(stack, program.table_values(), rule)
         program.look_up_in(stack, tables.fetch)
         return tables
@@ -176,9 +174,8 @@ class PlacedVariables(ServerBackend):
     """All variables are on servers; a plan says which is where."""
 
     def _make_exchange(self, program: Program, rule: UpdateRule) -> ServerExchange:
-        servers, messages = self._servers, self._wire.messages
-        split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
-        self._plan = make_plan(servers.placement, self._whole, servers.num_ps, split_bytes)
+        messages = self._wire.messages
+        self._plan = self._servers.plan(program.variables)
         values = program.initial_values()
         self._served = ServedVariables(self._plan.shards, messages, rule, values)
         return self._exchange_with(self._served, messages)
@@ -197,6 +194,22 @@ class PlacedVariables(ServerBackend):
     def placement(self) -> tuple[Plan, Held] | None:
         """The plan, and what devices hold of it."""
         return self._plan, held_of(self._served, len(self._plan.shards))
+
+    def tables(self) -> tuple[list[TableUsed], list[str]]:
+        """The plan for tables that are exchanged by rows, and the device of each server's rows."""
+        if self._tables is None:
+            return [], []
+        indices = [index for index, spec in enumerate(self.variables) if spec.is_table]
+        row_bytes = self._tables.width * ELEMENT_BYTES
+        planned = [
+            TableUsed(
+                variable=index,
+                row_bytes=row_bytes,
+                rows_per_server=tuple(self._tables.stack.rows_of(table)),
+            )
+            for table, index in enumerate(indices)
+        ]
+        return planned, [str(variable.device) for variable in self._tables.variables]
 
     def messages(self) -> list[MessageRecord]:
         """One message per bucket and direction."""

@@ -145,8 +145,11 @@ def trace_step(
     row = [worker, tf.cast(out.loss, tf.float64), start, pulled_at, end]
     row += [*out.moments, *out.releases]
     if events:
-        moments = [*exchanged.pulled, *exchanged.units, *exchanged.pushed]
-        row += [now_after([moment]) for moment in moments]
+        units = [*zip(exchanged.pulled, exchanged.units, exchanged.pushed, strict=True)]
+        awaited = [[[moment] for moment in unit] for unit in units]
+        if out.table_gradient is not None:  # the last unit
+            awaited.append([out.arrived, [out.table_gradient.values], [*exchanged.rows]])
+        row += [now_after(moments) for kind in zip(*awaited, strict=True) for moments in kind]
     with tf.device(HOST):  # where clocks are read
         return tf.stack(row)
 

@@ -112,11 +112,9 @@ class HybridExchange(SynchronousExchange):
             done = replica.apply(combined.gradients)
             assert self._rows is not None
             assert table_gradient is not None
-            return Exchanged(
-                units=combined.units,
-                pushed=combined.ready,
-                pulled=combined.ready,
-                done=[*done, *self._rows.send(table_gradient, queues)],
+            exchanged = Exchanged(
+                units=combined.units, pushed=combined.ready, pulled=combined.ready, done=done
             )
+            return exchanged.also(self._rows.send(table_gradient, queues))
 
         return step(replica.values, exchange)

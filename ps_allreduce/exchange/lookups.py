@@ -5,22 +5,31 @@ The first trace finds which ids each layer is called with; TensorFlow leaves out
 Then the unique rows of all tables are fetched at once, and the second trace computes with them.
 The loss is differentiated with respect to these rows, so what a row was looked up for several times
 is summed up on the worker.
+
+Layers of a class derived from `Embedding` may use their table in other ways: these tables are
+exchanged whole, and so are those that are not trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from .private_api import all_layers
 from .pure_model import PureModel
-from .stacking import Stack
+from .stacking import NO_ROW, Stack
+
+T = TypeVar("T")
+
+Array = npt.NDArray[Any]
 
 #: Rows [k, width] by their numbers in the stack [k], int64 and unique.
 Fetch = Callable[[tf.Tensor], tf.Tensor]
@@ -48,47 +57,64 @@ class TableLookups:
     """The embedding layers of a model.
 
     Attributes:
+        layers: in the order in which their tables were created.
         positions: of the tables among the trainable variables of the whole model.
         dense: the model without its tables.
         rows: of each table.
-        width: of all tables.
+        width: of the widest table; rows of others are filled up with zeros.
     """
 
     def __init__(self, model: PureModel) -> None:
-        """Find the layers.
-
-        Raises:
-            ValueError: there are none, or their tables differ in width; a sentence.
-        """
-        layers = all_layers(model.keras_model)
-        self._layers = [each for each in layers if isinstance(each, keras.layers.Embedding)]
-        tables = {id(layer.embeddings): number for number, layer in enumerate(self._layers)}
-        widths = {int(layer.embeddings.shape[1]) for layer in self._layers}
-        if len(widths) != 1:
-            raise ValueError(
-                "sparse embeddings need Embedding layers whose rows are equally wide, got widths "
-                f"{', '.join(map(str, sorted(widths))) or 'of none'}"
-            )
-        (self.width,) = widths
-        self.positions = [i for i, each in enumerate(model.trainable) if id(each) in tables]
-        self._layers.sort(key=lambda layer: _position(model, layer))
-        self.rows = tuple(int(layer.embeddings.shape[0]) for layer in self._layers)
-        kept = tuple(each for each in model.trainable if id(each) not in tables)
+        """Find the layers; there may be none."""
+        found = {id(layer.embeddings): layer for layer in table_layers(model.keras_model)}
+        self.positions = [i for i, each in enumerate(model.trainable) if id(each) in found]
+        self.layers = [found[id(model.trainable[position])] for position in self.positions]
+        self.rows = tuple(int(layer.embeddings.shape[0]) for layer in self.layers)
+        self._widths = [int(layer.embeddings.shape[1]) for layer in self.layers]
+        self.width = max(self._widths, default=0)
+        kept = tuple(each for each in model.trainable if id(each) not in found)
         self.dense = replace(model, trainable=kept)
 
-    def look_up(self, stack: Stack, trace: Callable[[], object], fetch: Fetch) -> LookedUp:
-        """Find the ids of the layers' calls in a trace, and fetch their rows."""
+    def filled_up(self, tables: Sequence[Array]) -> list[Array]:
+        """Tables [rows, width] of equal width, from those of the model."""
+        missing = [self.width - width for width in self._widths]
+        return [np.pad(table, [(0, 0), (0, n)]) for table, n in zip(tables, missing, strict=True)]
+
+    def cut(self, tables: Sequence[Array]) -> list[Array]:
+        """Tables of the model, from those of equal width."""
+        return [table[:, :width] for table, width in zip(tables, self._widths, strict=True)]
+
+    def apart(self, of_all: Sequence[T]) -> tuple[list[T], list[T]]:
+        """Something of each trainable variable: that of those exchanged whole, that of tables."""
+        tables = set(self.positions)
+        whole = [each for position, each in enumerate(of_all) if position not in tables]
+        return whole, [of_all[position] for position in self.positions]
+
+    def merged(self, whole: Sequence[T], tables: Sequence[T]) -> list[T]:
+        """Something of each trainable variable, from what `apart` gives."""
+        both = list(whole)
+        for position, table in zip(self.positions, tables, strict=True):
+            both.insert(position, table)
+        return both
+
+    def calls(
+        self, trace: Callable[[], object], filling: tf.Tensor | float = 0.0
+    ) -> list[tuple[int, tf.Tensor]]:
+        """The layer and the ids of every call in a trace, where rows hold nothing but `filling`."""
         found: list[tuple[int, tf.Tensor]] = []
 
         def note(table: int, ids: tf.Tensor) -> tf.Tensor:
             found.append((table, ids))
-            return tf.zeros([*_sizes(ids), self.width])
+            return tf.fill([*_sizes(ids), self._widths[table]], filling)
 
         with self._answering(note):
             trace()
-        flat = [
-            stack.number(table, tf.cast(tf.reshape(ids, [-1]), tf.int64)) for table, ids in found
-        ]
+        return found
+
+    def look_up(self, stack: Stack, trace: Callable[[], object], fetch: Fetch) -> LookedUp:
+        """Find the ids of the layers' calls in a trace, and fetch their rows."""
+        found = self.calls(trace)
+        flat = [_numbers(stack, table, ids) for table, ids in found]
         numbers, places = tf.unique(tf.concat(flat, 0))
         lengths = [tf.size(each) for each in flat]
         parts = [
@@ -101,17 +127,23 @@ class TableLookups:
     def serving(self, looked_up: LookedUp) -> Iterator[None]:
         """Have the layers, called in the same order, give the rows that were fetched."""
         places = iter(looked_up.places)
-        with self._answering(lambda _, __: tf.gather(looked_up.rows, next(places))):
+
+        def row(table: int, _: tf.Tensor) -> tf.Tensor:
+            width = self._widths[table]
+            rows = looked_up.rows if width == self.width else looked_up.rows[:, :width]
+            return tf.gather(rows, next(places))
+
+        with self._answering(row):
             yield
 
     @contextmanager
     def _answering(self, answer: Answer) -> Iterator[None]:
-        for table, layer in enumerate(self._layers):
+        for table, layer in enumerate(self.layers):
             layer.call = partial(_call, layer, table, answer)
         try:
             yield
         finally:
-            for layer in self._layers:
+            for layer in self.layers:
                 del layer.call
 
 
@@ -120,8 +152,25 @@ def _call(layer: keras.layers.Embedding, table: int, answer: Answer, inputs: Any
     return tf.cast(answer(table, ids), layer.compute_dtype)
 
 
-def _position(model: PureModel, layer: keras.layers.Embedding) -> int:
-    return next(i for i, each in enumerate(model.trainable) if each is layer.embeddings)
+def table_layers(model: keras.Model) -> list[keras.layers.Embedding]:
+    """Layers that do nothing with their table but look rows up, and train it.
+
+    By the very class: others may do more.
+    """
+    plain = [each for each in all_layers(model) if type(each) is keras.layers.Embedding]
+    return [each for each in plain if not (each.lora_enabled or each.quantization_mode)]
+
+
+def _numbers(stack: Stack, table: int, ids: tf.Tensor) -> tf.Tensor:
+    """In the stack; of an id that the table does not have, none that any row has.
+
+    As in Keras, ids below zero count from the end.
+    """
+    rows = stack.rows[table]
+    given = tf.cast(tf.reshape(ids, [-1]), tf.int64)
+    counted = tf.where(given < 0, given + rows, given)
+    is_there = (counted >= 0) & (counted < rows)
+    return tf.where(is_there, stack.number(table, counted), NO_ROW)
 
 
 def _sizes(ids: tf.Tensor) -> list[Any]:

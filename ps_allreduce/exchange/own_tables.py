@@ -18,14 +18,11 @@ import tensorflow as tf
 
 from .lookups import summed
 from .replica import GROUP_KEY
-from .stacking import GRAIN, Stack
+from .stacking import GRAIN, NO_ROW, Stack
 from .updates import UpdateRule
 from .worker_local import LocalCounter
 
 Array = npt.NDArray[Any]
-
-#: The number of a row that only fills a message up.
-NO_ROW = -1
 
 #: float32 elements that an int64 number takes beside its row.
 NUMBER_WIDTH = 2
@@ -35,6 +32,7 @@ class OwnTables:
     """A worker's own copy of all tables, with their slots.
 
     Attributes:
+        stack: which numbers the rows have.
         variable: all rows [rows, width], as the stack numbers them.
     """
 
@@ -45,7 +43,7 @@ class OwnTables:
         rule: UpdateRule,
         make_variable: Callable[[Array], Any],
     ) -> None:
-        self._stack, self._rule = stack, rule
+        self.stack, self._rule = stack, rule
         value = stacked(stack, tables)
         self.variable = make_variable(value)
         self._slots = [
@@ -64,7 +62,17 @@ class OwnTables:
 
     def read(self) -> list[Array]:
         """The tables, whole."""
-        return unstacked(self._stack, self.variable.numpy())
+        return unstacked(self.stack, self.variable.numpy())
+
+    def read_slots(self) -> list[list[Array]]:
+        """The slots of every table; a number that is kept once is all tables'."""
+        return unstacked_slots(self.stack, [slot.numpy() for slot in self._slots])
+
+    def restore(self, tables: Sequence[Array], slots: Sequence[Sequence[Array]]) -> None:
+        """Give tables and slots the values that were read before."""
+        self.variable.assign(stacked(self.stack, tables))
+        for slot, value in zip(self._slots, stacked_slots(self.stack, slots), strict=True):
+            slot.assign(value)
 
 
 class GatheredMeans:
@@ -122,8 +130,7 @@ def gathered(variable: Any, numbers: tf.Tensor) -> tf.Tensor:
 
 def stacked(stack: Stack, tables: Sequence[Array]) -> Array:
     """All rows [servers x rows per server, width] as the stack numbers them; zeros elsewhere."""
-    length = stack.num_servers * stack.rows_per_server
-    value = np.zeros((length, tables[0].shape[1]), np.float32)
+    value = np.zeros((stack.length, tables[0].shape[1]), np.float32)
     for number, table in enumerate(tables):
         value[stack.number(number, np.arange(len(table)))] = table
     return value
@@ -132,3 +139,16 @@ def stacked(stack: Stack, tables: Sequence[Array]) -> Array:
 def unstacked(stack: Stack, value: Array) -> list[Array]:
     """The tables of such a value."""
     return [value[stack.number(number, np.arange(rows))] for number, rows in enumerate(stack.rows)]
+
+
+def stacked_slots(stack: Stack, slots: Sequence[Sequence[Array]]) -> list[Array]:
+    """Of every kind of slot, that of all tables as the stack has it."""
+    kinds = zip(*slots, strict=True)
+    return [stacked(stack, kind) if kind[0].ndim else kind[0] for kind in kinds]
+
+
+def unstacked_slots(stack: Stack, kept: Sequence[Array]) -> list[list[Array]]:
+    """The slots of every table, from one value for each kind."""
+    tables = range(len(stack.rows))
+    kinds = [unstacked(stack, each) if each.ndim else [each for _ in tables] for each in kept]
+    return [[kind[table] for kind in kinds] for table in tables]

@@ -100,7 +100,7 @@ class ServedVariables:
         """The slots of every whole variable; a number that a bucket keeps is all its variables'."""
         first = self._first_buckets()
         by_kind: list[list[Array]] = []
-        for kind in range(len(self._slots[0])):
+        for kind in range(self._kinds):
             flats = [slots[kind].read_value() for slots in self._slots]
             if flats[0].shape.rank:
                 by_kind.append([whole.numpy() for whole in self.assemble(flats)])
@@ -114,7 +114,7 @@ class ServedVariables:
         whole = self.pack([tf.constant(value) for value in values])
         for variable, flat in zip(self.variables, whole, strict=True):
             variable.assign(flat)
-        for kind in range(len(self._slots[0])):
+        for kind in range(self._kinds):
             kept = [tf.constant(each[kind]) for each in slots]
             if self._slots[0][kind].shape.rank:
                 flats = self.pack(kept)
@@ -123,6 +123,11 @@ class ServedVariables:
                 flats = [kept[i] for i in holding]
             for bucket, flat in zip(self._slots, flats, strict=True):
                 bucket[kind].assign(flat)
+
+    @property
+    def _kinds(self) -> int:
+        """Slots of each bucket."""
+        return len(self._slots[0]) if self._slots else 0
 
     def _first_buckets(self) -> list[int]:
         """For every variable, the number of the bucket with its first element."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .lookups import summed
-from .own_tables import gathered, stacked, unstacked
+from .own_tables import gathered, stacked, stacked_slots, unstacked, unstacked_slots
 from .stacking import Stack
 from .steps import server_device
 from .updates import UpdateRule
@@ -41,7 +41,7 @@ class ServedTables:
         self._slots: list[list[Any]] = []
         for server in self._servers:
             with tf.device(server_device(server)):
-                own = whole[server :: stack.num_servers]
+                own = self._of_server(whole, server)
                 self.variables.append(tf.Variable(own))
                 self._slots.append(
                     [
@@ -79,11 +79,32 @@ class ServedTables:
 
     def read_whole(self) -> list[Array]:
         """The tables, fetched to the chief."""
-        length = self.stack.num_servers * self.stack.rows_per_server
-        whole = np.zeros((length, self.width), np.float32)
-        for server, variable in enumerate(self.variables):
-            whole[server :: self.stack.num_servers] = variable.numpy()
-        return unstacked(self.stack, whole)
+        return unstacked(self.stack, self._whole(self.variables))
+
+    def read_slots(self) -> list[list[Array]]:
+        """The slots of every table; a number that a server keeps once is all tables'."""
+        kinds = zip(*self._slots, strict=True)
+        kept = [self._whole(k) if k[0].shape.rank else k[0].numpy() for k in kinds]
+        return unstacked_slots(self.stack, kept)
+
+    def restore(self, tables: Sequence[Array], slots: Sequence[Sequence[Array]]) -> None:
+        """Give tables and slots the values that were read before."""
+        whole, kept = stacked(self.stack, tables), stacked_slots(self.stack, slots)
+        for server in self._servers:
+            self.variables[server].assign(self._of_server(whole, server))
+            for slot, value in zip(self._slots[server], kept, strict=True):
+                slot.assign(self._of_server(value, server) if value.ndim else value)
+
+    def _of_server(self, whole: Array, server: int) -> Array:
+        """A server's rows of all that the stack numbers."""
+        return whole[server :: self.stack.num_servers][: self.stack.places_on(server)]
+
+    def _whole(self, variables: Sequence[Any]) -> Array:
+        """All rows as the stack numbers them, from those of each server."""
+        whole = np.zeros((self.stack.length, self.width), np.float32)
+        for server, variable in enumerate(variables):
+            self._of_server(whole, server)[:] = variable.numpy()
+        return whole
 
     def _places(self, numbers: tf.Tensor) -> tf.Tensor:
         return numbers // self.stack.num_servers

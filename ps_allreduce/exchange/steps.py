@@ -31,16 +31,18 @@ class Exchanged:
         pushed: for each unit, what is ready once the unit was combined or acknowledged.
         pulled: for each unit, what is ready once its new value is on the worker.
         done: everything that the next step needs.
+        rows: what is ready once gradients of rows were applied; empty without sparse embeddings.
     """
 
     units: list[tf.Tensor]
     pushed: Milestones
     pulled: Milestones
     done: Milestones
+    rows: Milestones = ()
 
-    def also(self, done: Milestones) -> Exchanged:
-        """The same with more that the next step needs."""
-        return replace(self, done=[*self.done, *done])
+    def also(self, rows: Milestones) -> Exchanged:
+        """The same with gradients of rows, whose end the next step needs too."""
+        return replace(self, done=[*self.done, *rows], rows=rows)
 
 
 #: The trainable variables, whole, in creation order, as the worker holds them.

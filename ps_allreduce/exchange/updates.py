@@ -34,10 +34,10 @@ class UpdateRule(ABC):
     ) -> tf.Operation:
         """Change rows of a variable and of its slots, in time of the rows of the gradient.
 
-        The gradient has every row once.  Others do not change, as if their gradient were zero.
+        The gradient has every row once.  Others do not change.
 
         Raises:
-            NotImplementedError: the rule changes other rows too.
+            NotImplementedError: the rule makes no sense without the other rows.
         """
         raise NotImplementedError(f"{type(self).__name__} changes rows that have no gradient")
 
@@ -177,10 +177,7 @@ class AdamRule(UpdateRule):
     ) -> tf.Operation:
         """Count the step; change mean and variance, then the variable."""
         means, variances, steps = slots
-        with tf.control_dependencies([gradient]):
-            counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
-        with tf.control_dependencies([counted]):
-            step = tf.raw_ops.ReadVariableOp(resource=steps, dtype=tf.float32)
+        step = _counted(steps, gradient)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable,
             m=means,
@@ -195,12 +192,55 @@ class AdamRule(UpdateRule):
             use_locking=True,
         )
 
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """Count the step; change rows of mean and variance, then those of the variable.
+
+        Mean and variance of other rows wait for their next gradient, and do not decay meanwhile.
+        Each change is one operation: what two asynchronous workers do to a row adds up.
+        """
+        means, variances, steps = slots
+        rows, values = gradient.indices, gradient.values
+        step = _counted(steps, values)
+        mean = _moved(means, rows, self.beta_1, values)
+        variance = _moved(variances, rows, self.beta_2, tf.square(values))
+        rate = self.learning_rate * tf.sqrt(1.0 - self.beta_2**step) / (1.0 - self.beta_1**step)
+        change = rate * mean / (tf.sqrt(variance) + self.epsilon)
+        return tf.raw_ops.ResourceScatterSub(resource=variable, indices=rows, updates=change)
+
+
+def _counted(steps: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+    """The number of this step, once its gradient is there."""
+    with tf.control_dependencies([gradient]):
+        counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
+    with tf.control_dependencies([counted]):
+        return tf.raw_ops.ReadVariableOp(resource=steps, dtype=tf.float32)
+
+
+def _moved(average: tf.Tensor, rows: tf.Tensor, beta: float, values: tf.Tensor) -> tf.Tensor:
+    """Rows of a moving average, once values were taken into it."""
+    with tf.control_dependencies([values]):
+        faded = tf.raw_ops.ResourceScatterMul(resource=average, indices=rows, updates=beta)
+    with tf.control_dependencies([faded]):
+        added = tf.raw_ops.ResourceScatterAdd(
+            resource=average, indices=rows, updates=(1.0 - beta) * values
+        )
+    with tf.control_dependencies([added]):
+        return tf.raw_ops.ResourceGather(resource=average, indices=rows, dtype=tf.float32)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamWRule(AdamRule):
     """`w -= learning_rate * weight_decay * w`, then Adam."""
 
     weight_decay: float
+
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """Not to be had: all rows decay."""
+        return UpdateRule.apply_rows(self, variable, slots, gradient)
 
     def apply(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor

@@ -18,9 +18,11 @@ from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Sample
+from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
 VERSION = 6
@@ -100,6 +102,27 @@ class ModelDescribed(questions.Answer):
     build_ns: int
     kept_values: int
     memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRows:
+    """Fork a process that looks up what a worker looks up in its first batches.
+
+    Attributes:
+        ways: to place rows of the model's tables.
+    """
+
+    workload: Workload
+    data_dir: str
+    ways: tuple[Servers, ...]
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsCounted(questions.Answer):
+    """What was asked of servers, with each way to place rows."""
+
+    asked: tuple[RowsAsked, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +270,8 @@ MESSAGES: dict[str, type[Any]] = {
         TimeNeeded,
         DescribeModel,
         ModelDescribed,
+        CountRows,
+        RowsCounted,
         FindModel,
         FoundModel,
         TryModel,

@@ -70,6 +70,7 @@ class TriedModel(Answer):
         optimizer: what the suite trains with.
         precision: what the model computes in.
         notes: what is not done as the model asks for: phrases without capital and full stop.
+        only_whole: why rows of its tables cannot be exchanged alone, a phrase; empty if they can.
         variables: in creation order.
         step_s: median duration of a step on this machine, with one worker.
         peak_memory_bytes: that this worker took, with all that it has loaded.
@@ -78,6 +79,7 @@ class TriedModel(Answer):
     optimizer: Optimizer
     precision: Precision
     notes: tuple[str, ...]
+    only_whole: str
     variables: tuple[VariableSpec, ...]
     step_s: float
     peak_memory_bytes: int

@@ -7,10 +7,23 @@ The operations are those of `exchange.updates`.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, cast
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.serialization import Columns
+
+
+class OnRows(StrEnum):
+    """What a rule makes of the rows that a step has looked up, and of no others.
+
+    `same`: the weights of whole tables, because a row without a gradient stays as it is.
+    `lazy`: other weights, as PyTorch's `SparseAdam` and TensorFlow Addons' `LazyAdam` train them
+    too: a row's averages change with its gradients only.
+    """
+
+    SAME = "same"
+    LAZY = "lazy"
 
 
 class Rule(Columns):
@@ -19,7 +32,7 @@ class Rule(Columns):
     Attributes:
         applied_by: the class in `exchange.updates`; its settings have the same names.
         keras_class: the same in `keras.optimizers`.
-        leaves_rows: a row without a gradient stays as it is.
+        on_rows: what it makes of rows alone; None where that is no training that anybody uses.
     """
 
     __slots__ = ()
@@ -27,7 +40,7 @@ class Rule(Columns):
     kind_column: ClassVar[str | None] = "optimizer"
     applied_by: ClassVar[str]
     keras_class: ClassVar[str]
-    leaves_rows: ClassVar[bool] = False
+    on_rows: ClassVar[OnRows | None] = None
 
     def __post_init__(self) -> None:
         for name, number in asdict(cast(Any, self)).items():
@@ -46,7 +59,7 @@ class Sgd(Rule):
     kind: ClassVar[str] = "sgd"
     applied_by: ClassVar[str] = "SgdRule"
     keras_class: ClassVar[str] = "SGD"
-    leaves_rows: ClassVar[bool] = True
+    on_rows: ClassVar[OnRows | None] = OnRows.SAME
 
     learning_rate: float = 0.01
 
@@ -79,7 +92,7 @@ class Adagrad(Rule):
     kind: ClassVar[str] = "adagrad"
     applied_by: ClassVar[str] = "AdagradRule"
     keras_class: ClassVar[str] = "Adagrad"
-    leaves_rows: ClassVar[bool] = True
+    on_rows: ClassVar[OnRows | None] = OnRows.SAME
 
     learning_rate: float = 0.001
     initial_accumulator_value: float = 0.1
@@ -93,6 +106,7 @@ class Adam(Rule):
     kind: ClassVar[str] = "adam"
     applied_by: ClassVar[str] = "AdamRule"
     keras_class: ClassVar[str] = "Adam"
+    on_rows: ClassVar[OnRows | None] = OnRows.LAZY
 
     learning_rate: float = 0.001
     beta_1: float = 0.9

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.buckets import Part
+from ps_allreduce.serialization import LATER
 
 DEFAULT_SPLIT_BYTES = 4_000_000
 
@@ -49,12 +50,17 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableSpec:
-    """A variable of a model, as far as placement needs it."""
+    """A variable of a model, as far as placement needs it.
+
+    Attributes:
+        is_table: rows of it are looked up, and nothing else is done with it; it is trainable.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     trainable: bool
+    is_table: bool = field(default=False, metadata=LATER)
 
     @property
     def num_bytes(self) -> int:
@@ -95,7 +101,7 @@ class Plan:
     def max_over_mean(self) -> float:
         """Trainable bytes of the hottest server over the mean of all; 1.0 is balanced."""
         load = self.bytes_per_server()
-        return max(load) * self.num_ps / max(1, sum(load))
+        return max(load) * self.num_ps / sum(load) if sum(load) else 1.0
 
 
 def make_plan(
@@ -103,12 +109,17 @@ def make_plan(
     variables: Sequence[VariableSpec],
     num_ps: int,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
+    *,
+    leaves_servers_empty: bool = False,
 ) -> Plan:
     """Place variables, given in creation order, on `num_ps` servers.
 
+    Args:
+        leaves_servers_empty: some server may get nothing.
+
     Raises:
-        UserError: no server is asked for, or more than there are trainable variables or shards;
-            or shards of no bytes.
+        UserError: no server is asked for, or more than there are trainable variables or shards
+            and some may not be empty; or shards of no bytes.
     """
     if num_ps < 1:
         raise UserError(f"placement needs at least 1 parameter server, got {num_ps}.")
@@ -116,7 +127,7 @@ def make_plan(
         raise UserError(f"split_bytes must be at least 1, got {split_bytes}.")
     pieces = _cut(variables, split_bytes if policy is Policy.PARTITIONED else math.inf)
     most = sum(variables[piece.variable].trainable for piece in pieces)
-    if num_ps > most:
+    if num_ps > most and not leaves_servers_empty:
         what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
         raise UserError(
             f"{num_ps} parameter servers but only {most} {what} to place "
@@ -129,6 +140,22 @@ def make_plan(
         if variables[piece.variable].trainable
     ]
     return Plan(policy=policy, num_ps=num_ps, shards=tuple(placed))
+
+
+def without_tables(variables: Sequence[VariableSpec]) -> list[VariableSpec]:
+    """What is exchanged whole where rows are exchanged alone: tables count as not trained."""
+    return [replace(spec, trainable=False) if spec.is_table else spec for spec in variables]
+
+
+def servers_of_tables(policy: Policy, variables: Sequence[VariableSpec], num_ps: int) -> list[int]:
+    """Of each table that stays whole: where it would be if it travelled whole.
+
+    Nothing is cut: `partitioned` places the largest first.
+    """
+    uncut = Policy.LARGEST_FIRST if policy is Policy.PARTITIONED else policy
+    plan = make_plan(uncut, variables, num_ps, leaves_servers_empty=True)
+    servers = {shard.variable: shard.server for shard in plan.shards}
+    return [servers[index] for index, spec in enumerate(variables) if spec.is_table]
 
 
 def _cut(variables: Sequence[VariableSpec], split_bytes: float) -> list[Shard]:

@@ -19,7 +19,7 @@ from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, Synthetic, 
 from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
-from ps_allreduce.point.models.trained import ImageModel, Unit
+from ps_allreduce.point.models.trained import ImageModel, OwnModel, Unit
 from ps_allreduce.point.models.weights import Weights
 from ps_allreduce.point.optimizers import Momentum, Optimizer
 from ps_allreduce.serialization import LATER
@@ -180,22 +180,26 @@ class Workload:
 
     def sparse_refusal(self) -> str:
         """Why embeddings cannot be sparse, in a sentence; empty if they can."""
-        if not isinstance(self.model, RecommenderModel):
+        model = self.model
+        if isinstance(model, OwnModel):
+            if model.only_whole:
+                return f"model {model.name}: {model.only_whole}. Leave --embeddings sparse out."
+        elif not isinstance(model, RecommenderModel):
             return (
-                f"model {self.model.name} is trained with dense embeddings: of sparse ones the "
+                f"model {model.name} is trained with dense embeddings: of sparse ones the "
                 f"suite has {', '.join(RECOMMENDERS)}. Leave --embeddings sparse out."
             )
         if self.emulated is not None:
             return "an emulated accelerator looks no rows up: leave --embeddings sparse out."
-        if self.accumulation > 1:
+        if self.accumulation > 1 and self.dealt_to is None:
             return (
                 "sparse embeddings are exchanged after every batch: leave accumulation "
                 f"{self.accumulation} or --embeddings sparse out."
             )
-        if not self.optimizer.leaves_rows:
+        if self.optimizer.on_rows is None:
             return (
                 f"optimizer {self.optimizer.kind} changes rows that nobody has looked up, so "
-                "sparse embeddings would be another training: use sgd or adagrad, or leave "
+                "sparse embeddings would be another training: use sgd, adagrad or adam, or leave "
                 "--embeddings sparse out."
             )
         return ""

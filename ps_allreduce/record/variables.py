@@ -9,14 +9,29 @@ in `point.placement`, which gradients travel together in `exchange.buckets`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_allreduce.exchange.stacking import GRAIN
-from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back
+from ps_allreduce.point.placement import Held, Plan, Shard, check_devices, read_back, server_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableUsed:
+    """Where the rows of a table were, of which only those looked up are exchanged.
+
+    Attributes:
+        variable: its position in creation order.
+        row_bytes: of one row, in float32.
+        rows_per_server: as the devices tell that hold them.
+    """
+
+    variable: int
+    row_bytes: int
+    rows_per_server: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +46,7 @@ class PlacementUsed:
         planned_bytes: of each server, by the plan.
         deviations: one sentence for every shard that was elsewhere.
         max_over_mean: trainable bytes of the hottest server over the mean.
+        tables: that are exchanged by rows; they are none of the shards, and no bytes count of them.
     """
 
     shards: tuple[Shard, ...]
@@ -39,10 +55,24 @@ class PlacementUsed:
     planned_bytes: tuple[int, ...] = ()
     max_over_mean: float
     deviations: tuple[str, ...] = ()
+    tables: tuple[TableUsed, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, held: Held, variables: Sequence[str]) -> PlacementUsed:
-        """What became of a plan, by the devices that TensorFlow reports."""
+    def of(
+        cls,
+        plan: Plan,
+        held: Held,
+        variables: Sequence[str],
+        tables: Sequence[TableUsed] = (),
+        homes: Sequence[str] = (),
+    ) -> PlacementUsed:
+        """What became of a plan, by the devices that TensorFlow reports.
+
+        Args:
+            tables: as planned.
+            homes: the device of the rows of each server.
+        """
+        servers = [server_of(device) for device in homes]
         found = read_back(plan, held)
         return cls(
             shards=found.shards,
@@ -50,8 +80,26 @@ class PlacementUsed:
             bytes_per_server=found.bytes_per_server(),
             planned_bytes=plan.bytes_per_server(),
             max_over_mean=found.max_over_mean,
-            deviations=tuple(check_devices(plan, held)),
+            deviations=(*check_devices(plan, held), *_misplaced_rows(homes)),
+            tables=tuple(_as_held(table, servers) for table in tables),
         )
+
+
+def _misplaced_rows(homes: Sequence[str]) -> list[str]:
+    return [
+        f"rows of tables were planned on ps:{planned} but are on {device!r}"
+        for planned, device in enumerate(homes)
+        if server_of(device) != planned
+    ]
+
+
+def _as_held(table: TableUsed, servers: Sequence[int | None]) -> TableUsed:
+    """A planned table with its rows on the servers that really hold them."""
+    rows = [0] * len(servers)
+    for server, count in zip(servers, table.rows_per_server, strict=True):
+        if server is not None:
+            rows[server] += count
+    return replace(table, rows_per_server=tuple(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +110,13 @@ class MessageRecord:
         server: the parameter server that holds its values; None without servers.
         num_bytes: of its gradients, in float32.
         variables: names of the variables whose gradients it carries, wholly or in part.
+        of_rows: it stands for all messages with rows of tables, to any server or worker.
     """
 
     server: int | None = None
     num_bytes: int
     variables: tuple[str, ...]
+    of_rows: bool = False
 
 
 #: Ends a note about such a gradient.

@@ -122,6 +122,7 @@ def try_model(request: TryModel, report: Report) -> None:
         optimizer=optimizer,
         precision=program.precision,
         notes=(*left_out, *_constraints(program.keras_model), *program.notes),
+        only_whole=program.only_whole(),
         variables=program.variables,
         step_s=step_s,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -233,6 +234,18 @@ def describe_model(request: messages.DescribeModel, report: Reporter) -> None:
     )
 
 
+def count_rows(request: messages.CountRows, report: Reporter) -> None:
+    """Report the rows that a worker asks each server for, with every way to place them."""
+    program = RealProgram(request.workload, 1, Path(request.data_dir))
+    program.look_up_rows()
+    counted = []
+    for servers in request.ways:
+        if (stack := servers.stack(program.variables)) is not None:
+            program.look_up_in(stack, lambda numbers: numbers)  # nothing is fetched
+            counted.append(program.rows_asked(servers.num_ps))
+    report(messages.RowsCounted(asked=tuple(filter(None, counted))))
+
+
 def prepare_input(request: messages.PrepareInput, report: Reporter) -> None:
     """Make the digits if they are the input, and check that the files can be read."""
     data, data_dir = request.workload.data, Path(request.data_dir)
@@ -268,6 +281,7 @@ def _see_unchanged(data: RecordFiles) -> None:
 JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     messages.StartTask: start_task,
     messages.DescribeModel: describe_model,
+    messages.CountRows: count_rows,
     messages.PrepareInput: prepare_input,
     questions.ReceiveStream: receive_stream,
     questions.SendStream: send_stream,

@@ -135,7 +135,7 @@ def drive(
         clock_end=_clock_pair(),
         gradient_bytes=backend.gradient_bytes(rows),
         num_messages=len(messages),
-        messages=tuple(messages) if _traces(measurement) else (),
+        messages=(*messages, *backend.messages_of_rows(rows)) if _traces(measurement) else (),
         placement=_placement_used(backend),
         sparse=backend.sparse_gradients(),
         rows_asked=rows,
@@ -244,7 +244,8 @@ def _placement_used(backend: Backend) -> PlacementUsed | None:
     placement = backend.placement()
     if placement is None:
         return None
-    return PlacementUsed.of(*placement, [spec.name for spec in backend.variables])
+    names = [spec.name for spec in backend.variables]
+    return PlacementUsed.of(*placement, names, *backend.tables())
 
 
 def _unpacked(

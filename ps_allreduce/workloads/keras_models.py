@@ -34,6 +34,7 @@ from ps_allreduce.exchange.drawn_examples import (
     next_tokens,
     told,
 )
+from ps_allreduce.exchange.lookups import table_layers
 from ps_allreduce.exchange.private_api import all_layers
 from ps_allreduce.exchange.pure_model import PureModel, call_once, is_built
 from ps_allreduce.point.inputs.data import InputFiles, OwnDataset
@@ -83,12 +84,14 @@ class BuiltModel:
         pure = PureModel.of(model)
         trained = {id(variable) for variable in pure.trainable}
         names = name_seeds(model)
+        tables = {id(layer.embeddings) for layer in embedding_layers(model)}
         specs = tuple(
             VariableSpec(
                 name=names.get(id(variable.value), variable.path),
                 shape=tuple(variable.shape),
                 dtype=str(variable.dtype),
                 trainable=id(variable) in trained,
+                is_table=id(variable) in trained & tables,
             )
             for variable in pure.created
         )
@@ -229,8 +232,8 @@ def _make(model: Shipped) -> tuple[keras.Model, DrawnExamples]:
 
 
 def embedding_layers(model: keras.Model) -> list[keras.layers.Embedding]:
-    """Those that look rows up in tables, however deep."""
-    return [each for each in all_layers(model) if isinstance(each, keras.layers.Embedding)]
+    """Those that look rows up in tables, and do nothing else with these, however deep."""
+    return table_layers(model)
 
 
 def make_image_model(model: ImageModel) -> keras.Model:

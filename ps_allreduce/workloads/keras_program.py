@@ -30,22 +30,9 @@ from ps_allreduce.point.wire import ELEMENT_BYTES
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.workloads.inputs import SYNTHETIC_BATCHES, make_dataset
+from ps_allreduce.workloads.lookup_check import NotingScope, only_whole
 from ps_allreduce.workloads.program import Program, now_after
 from ps_allreduce.workloads.user_code import blaming
-
-
-class _Scope(keras.StatelessScope):
-    """Notes variables that are read and that nobody has given a value."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.strays: dict[int, keras.Variable] = {}
-
-    def get_current_value(self, variable: keras.Variable) -> Any:
-        value = super().get_current_value(variable)
-        if value is None:
-            self.strays[id(variable)] = variable
-        return value
 
 
 def rehearse(model: PureModel, structure: Any, folder: Path) -> tuple[int, ...]:
@@ -61,7 +48,7 @@ def rehearse(model: PureModel, structure: Any, folder: Path) -> tuple[int, ...]:
 
     def trace(batch: Any) -> tf.Tensor:
         values = [(v, tf.zeros(v.shape, v.dtype)) for v in (*model.trainable, *model.others)]
-        loss, scope = training_loss(model.keras_model, batch, values, _Scope)
+        loss, scope = training_loss(model.keras_model, batch, values, NotingScope)
         strays.extend(scope.strays.values())
         return loss
 
@@ -153,16 +140,13 @@ class RealProgram(Program):
         )
 
     def look_up_rows(self) -> None:
-        """From now on compute with rows of tables, and tell their gradients apart.
-
-        Raises:
-            UserError: the model's tables do not allow it.
-        """
-        try:
-            self.lookups = TableLookups(self._pure)
-        except ValueError as error:
-            raise UserError(f"model {self._workload.model.name}: {error}.") from error
+        """From now on compute with rows of tables, and tell their gradients apart."""
+        self.lookups = TableLookups(self._pure)
         self._pure = self.lookups.dense
+
+    def only_whole(self) -> str:
+        """Why its tables can only be exchanged whole, a phrase; empty where rows alone can."""
+        return only_whole(self._pure, self._structure)
 
     def _create_state(self) -> list[tf.Operation]:
         return [
@@ -214,7 +198,7 @@ class RealProgram(Program):
         state = [tf.constant(value) for value in self._state_values]
         found = []
         for examples in dataset.take(SYNTHETIC_BATCHES):
-            batch = tf.nest.pack_sequence_as(self._structure, list(examples))
+            batch = tf.nest.pack_sequence_as(self._structure, tf.nest.flatten(examples))
             found.append(
                 self.lookups.look_up(
                     self._stack,

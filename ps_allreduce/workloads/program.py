@@ -21,7 +21,7 @@ from ps_allreduce.exchange.lookups import Fetch, TableLookups
 from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.exchange.worker_local import LocalIterator, LocalVariable, assign
 from ps_allreduce.point.measurement import Evaluation
-from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.placement import VariableSpec, without_tables
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.workloads.inputs import WorkerIndex, batch_structure, make_dataset
@@ -87,30 +87,23 @@ class Program(ABC):
         return None
 
     def table_values(self) -> list[npt.NDArray[np.float32]]:
-        """Initial values of the tables that rows are looked up in."""
-        positions = self.lookups.positions if self.lookups else []
-        whole = self._model.pure.values()
-        return [whole[position] for position in positions]
+        """Initial values of the tables that rows are looked up in, all equally wide."""
+        if self.lookups is None:
+            return []
+        _, tables = self.lookups.apart(self._model.pure.values())
+        return self.lookups.filled_up(tables)
 
     def in_order(
         self, values: Sequence[npt.NDArray[np.float32]], tables: Sequence[npt.NDArray[np.float32]]
     ) -> list[npt.NDArray[np.float32]]:
         """All trainable variables in creation order, from those that are exchanged whole."""
-        whole = list(values)
-        positions = self.lookups.positions if self.lookups else []
-        for position, table in zip(positions, tables, strict=True):
-            whole.insert(position, table)
-        return whole
+        if self.lookups is None:
+            return list(values)
+        return self.lookups.merged(values, self.lookups.cut(tables))
 
     def exchanged_whole(self) -> tuple[VariableSpec, ...]:
         """All variables, of which tables that rows are looked up in are not exchanged."""
-        positions = set(self.lookups.positions if self.lookups else [])
-        trained = (i for i, spec in enumerate(self.variables) if spec.trainable)
-        tables = {index for position, index in enumerate(trained) if position in positions}
-        return tuple(
-            replace(spec, trainable=False) if index in tables else spec
-            for index, spec in enumerate(self.variables)
-        )
+        return self.variables if self.lookups is None else tuple(without_tables(self.variables))
 
     def initial_values(self) -> list[npt.NDArray[np.float32]]:
         """Of the trainable variables that are exchanged whole, equal for equal seeds."""

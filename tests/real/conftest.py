@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -68,6 +69,15 @@ def single_run(
 ) -> Callable[[Experiment], Trained]:
     """Trains a single worker, each point once."""
     return cache(lambda experiment: train(launcher, experiment, tmp_path_factory.mktemp("single")))
+
+
+@pytest.fixture(scope="module")
+def own_data(data_dir: Path) -> Path:
+    """The input folder, with copies of the user's files."""
+    folder = data_dir / "models" / "exported"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(Path(__file__).with_name("own_training.py"), folder)
+    return data_dir
 
 
 @pytest.fixture

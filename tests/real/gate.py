@@ -7,7 +7,7 @@ step, which follows from the weights before that step, and the weights after the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,8 +67,9 @@ def train(launcher: HostsLauncher, experiment: Experiment, folder: Path) -> Trai
 
 def single_for(experiment: Experiment) -> Experiment:
     """The single worker that an experiment must agree with, on this machine's processors."""
-    workload = reference_of(experiment).workload
-    return point(Single, workload=workload, measurement=experiment.measurement)
+    reference = reference_of(experiment)
+    own = point(Single, workload=reference.workload, measurement=experiment.measurement)
+    return replace(own, strategy=reference.strategy)
 
 
 def distance(trained: Trained, reference: Trained) -> float:

@@ -1,4 +1,4 @@
-"""A user's module: two inputs, an embedding, batch norm, dropout, two losses, and data."""
+"""A user's module: two inputs, two tables, batch norm, dropout, two losses, and data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def build(width: int = 16) -> keras.Model:
     text = keras.Input((6,), dtype="int32", name="text")
     numbers = keras.Input((5,), name="numbers")
     words = keras.layers.Flatten()(keras.layers.Embedding(WORDS, 8)(text))
-    both = keras.layers.Concatenate()([words, keras.layers.BatchNormalization()(numbers)])
+    first = keras.layers.Embedding(WORDS, 4)(text[:, 0] - WORDS)  # Keras counts from the end
+    both = keras.layers.Concatenate()([words, first, keras.layers.BatchNormalization()(numbers)])
     hidden = keras.layers.Dense(width, activation="relu")(both)
     hidden = keras.layers.Dropout(0.2)(hidden)
     price = keras.layers.Dense(1, name="price")(hidden)

@@ -19,9 +19,13 @@ from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.provenance import ROOT
 from tests.fakes import make_experiment
 
@@ -30,6 +34,21 @@ BRIEF = Measurement.of_steps(11)
 
 #: Longer than anybody waits: a run that ends before its deadline has been ended by something else.
 LONG = replace(BRIEF, measured_s=600.0)
+
+#: The user's own model of `own_training`, as a sweep would describe it.
+OWN = Workload(
+    model=OwnModel(
+        name="own_training.py:build",
+        module="own_training",
+        function="build",
+        arguments=("width=12",),
+        digest="exported",
+        has_dataset=True,
+    ),
+    data=OwnDataset(),
+    optimizer=Adam(learning_rate=0.003, epsilon=0.01),
+    batch_per_worker=4,
+)
 
 #: On a busy machine.
 DEADLINE_S = 240.0

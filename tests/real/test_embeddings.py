@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.recommenders import SMALL_DLRM, SMALL_TWO_TOWER
+from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -29,9 +31,17 @@ from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.steps import Phase
 from tests.cluster import LocalLauncher
-from tests.real.gate import TOLERANCE, Compare, Patched
+from tests.real.gate import (
+    TOLERANCE,
+    Compare,
+    Patched,
+    Trained,
+    difference,
+    single_for,
+    train,
+)
 from tests.real.loopback import loopback_bytes_per_step, private_loopback
-from tests.real.points import point
+from tests.real.points import OWN, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
 
@@ -43,6 +53,9 @@ DLRM = replace(default_workload(SMALL_DLRM), batch_per_worker=64)
 #: A worker's step moves more than a megabyte.
 LARGE = replace(DLRM, batch_per_worker=4096)
 
+#: A user's, with tables of two widths, and Adam, which changes the rows of a step alone.
+MINE = replace(OWN, deterministic=True)
+
 SPARSE = {"embeddings": Embeddings.SPARSE}
 
 TRAINED: list[tuple[type[AnyStrategy], int, Workload, dict[str, Any]]] = [
@@ -51,6 +64,8 @@ TRAINED: list[tuple[type[AnyStrategy], int, Workload, dict[str, Any]]] = [
     (AllReduce, 2, DLRM, {}),
     (AsynchronousServers, 1, TOWERS, {"table_rows": RowRule.HASH}),
     (AsynchronousServers, 1, DLRM, {"table_rows": RowRule.RANGE}),
+    (AllReduce, 2, MINE, {}),
+    (SynchronousServers, 2, MINE, {"table_rows": RowRule.WHOLE}),
     *((SynchronousServers, 2, TOWERS, {"table_rows": rule}) for rule in RowRule),
     (SynchronousServers, 2, DLRM, {}),
     (Hybrid, 2, DLRM, {"table_rows": RowRule.HASH}),
@@ -66,26 +81,41 @@ def test_rows_alone_train_what_whole_tables_train(
     settings: dict[str, Any],
     launcher: LocalLauncher,
     difference_from_single: Compare,
+    own_data: Path,
 ) -> None:
     sparse = point(strategy, workers, workload=workload, **SPARSE, **settings)
     assert difference_from_single(launcher, sparse) < TOLERANCE
 
 
+def test_adam_on_rows_is_adam_where_every_step_looks_up_every_row(
+    launcher: LocalLauncher, single_run: Callable[[Experiment], Trained], tmp_path: Path
+) -> None:
+    few_rows = replace(
+        default_workload("TwoTower-3x8"), optimizer=Adam(epsilon=0.01), batch_per_worker=64
+    )
+    sparse = point(SynchronousServers, 2, workload=few_rows, **SPARSE)
+    whole_tables = replace(single_for(sparse), strategy=Single())
+    trained = train(launcher, sparse, tmp_path)
+    assert difference(trained, single_run(whole_tables)) < TOLERANCE
+
+
 @pytest.mark.parametrize(
-    ("patch", "strategy"),
+    ("patch", "strategy", "workload"),
     [
-        ("repeated_rows", AllReduce),
-        ("repeated_rows", SynchronousServers),
-        ("order_of_shards", SynchronousServers),
+        ("repeated_rows", AllReduce, TOWERS),
+        ("repeated_rows", SynchronousServers, MINE),
+        ("order_of_shards", SynchronousServers, MINE),
     ],
 )
 def test_a_row_applied_twice_and_rows_in_the_order_of_shards_are_noticed(
     patch: str,
     strategy: type[AnyStrategy],
+    workload: Workload,
     patched_launcher: Patched,
     difference_from_single: Compare,
+    own_data: Path,
 ) -> None:
-    sparse = point(strategy, 2, workload=TOWERS, **SPARSE)
+    sparse = point(strategy, 2, workload=workload, **SPARSE)
     assert difference_from_single(patched_launcher(patch), sparse) > 10 * LIMIT
 
 

@@ -28,7 +28,9 @@ from analysis.wording import (
     workers_text,
 )
 from ps_allreduce.cluster import TaskType
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_ps_hosts
+from ps_allreduce.point.optimizers import OnRows
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
@@ -244,10 +246,13 @@ def status_text(attempts: pd.DataFrame) -> str:
 
 
 def sparse_line(case: Case) -> str:
-    """What making sparse gradients dense costs; empty where none is known to be sparse."""
+    """What making sparse gradients dense costs, or that rows are trained to other weights.
+
+    Empty where none is known to be sparse, and where what rows save is measured beside it.
+    """
     records = [record for point in case.points for record in point.counting]
-    if any(record.experiment.strategy.is_sparse for record in records):
-        return ""  # what that saves is measured beside it
+    if by_rows := [r.experiment for r in records if r.experiment.strategy.is_sparse]:
+        return _lazy_text(by_rows)
     if not any(record.is_sparse for record in records):
         return ""
     told = [record.sparse for record in records if record.sparse]
@@ -260,6 +265,21 @@ def sparse_line(case: Case) -> str:
         f"Gradients of {count_text(len(found), 'variable')} are sparse, and the suite makes them "
         f"dense: each worker exchanges {dense} of float32 for them in a step"
         f"{_touched_text(found)}."
+    )
+
+
+def _lazy_text(experiments: Sequence[Experiment]) -> str:
+    """Settings with rows and with whole tables do the same work, and are not the same training."""
+    lazy = {
+        each.workload.optimizer.kind
+        for each in experiments
+        if each.workload.optimizer.on_rows is OnRows.LAZY and not each.strategy.as_shipped
+    }
+    if not lazy:
+        return ""
+    return (
+        f"With sparse embeddings, {' and '.join(sorted(lazy))} changes the rows of a step and no "
+        "others: not the weights that whole tables are trained to."
     )
 
 

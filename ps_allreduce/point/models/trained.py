@@ -173,6 +173,7 @@ class OwnModel:
         learning: when it has learned enough, as the module states it beside examples that are held
             out; None where it states nothing.
         notes: what is not done as the model asks for: phrases without capital and full stop.
+        only_whole: why rows of its tables cannot be exchanged alone, a phrase; empty if they can.
     """
 
     kind: ClassVar[str] = "own_model"
@@ -188,6 +189,7 @@ class OwnModel:
     has_dataset: bool = False
     learning: Learning | None = field(default=None, compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    only_whole: str = field(default="", compare=False)
 
     def folder(self, data_dir: Path) -> Path:
         """Where the copies of its files lie on a host."""

@@ -7,7 +7,7 @@ of its class; the two strategies in which no gradient leaves its worker have non
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Flag, StrEnum
 from functools import cache
@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, get_args, 
 
 from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError
-from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
+from ps_allreduce.exchange.stacking import RowRule, Stack
+from ps_allreduce.point.placement import (
+    DEFAULT_SPLIT_BYTES,
+    Plan,
+    Policy,
+    VariableSpec,
+    make_plan,
+    servers_of_tables,
+    without_tables,
+)
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.serialization import LATER, Columns, changed_parts
@@ -156,6 +164,42 @@ class Servers(Columns):
             raise UserError("split_bytes belongs to the placement partitioned, and only to it.")
         if self.split_bytes is not None and self.split_bytes < 1:
             raise UserError(f"split_bytes must be at least 1, got {self.split_bytes}.")
+
+    def plan(self, variables: Sequence[VariableSpec]) -> Plan:
+        """Where variables go that are exchanged whole; `variables` are all of a model.
+
+        Raises:
+            UserError: some server would get nothing, no row of a table either.
+        """
+        split_bytes = self.split_bytes or DEFAULT_SPLIT_BYTES
+        stack = self.stack(variables)
+        if stack is None:
+            return make_plan(self.placement, variables, self.num_ps, split_bytes)
+        plan = make_plan(
+            self.placement,
+            without_tables(variables),
+            self.num_ps,
+            split_bytes,
+            leaves_servers_empty=True,
+        )
+        held = zip(plan.shards_per_server(), stack.rows_by_server(), strict=True)
+        used = sum(shards + rows > 0 for shards, rows in held)
+        if used < self.num_ps:
+            raise UserError(
+                f"{self.num_ps} parameter servers but only {used} would hold a variable or a row "
+                f"of a table (table_rows {self.table_rows}, policy {self.placement}): choose "
+                f"num_ps up to {used}."
+            )
+        return plan
+
+    def stack(self, variables: Sequence[VariableSpec]) -> Stack | None:
+        """Where rows of tables are; None where tables are exchanged whole."""
+        if self.table_rows is None:
+            return None
+        rows = tuple(spec.shape[0] for spec in variables if spec.is_table)
+        at = servers_of_tables(self.placement, variables, self.num_ps)
+        whole = tuple(at) if self.table_rows is RowRule.WHOLE else ()
+        return Stack(rows=rows, num_servers=self.num_ps, rule=self.table_rows, servers=whole)
 
 
 class Strategy(Columns):

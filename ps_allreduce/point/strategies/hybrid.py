@@ -62,5 +62,5 @@ class Hybrid(LookingUp):
     def title_parts(self) -> list[str]:
         """Servers, and what is changed."""
         layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
-        rows = f"rows by {self.servers.table_rows}"
-        return [f"{self.servers.num_ps} ps", *layout, *self.wire.title_parts(), rows]
+        rows = [] if self.servers.table_rows is None else [self.servers.table_rows.phrase]
+        return [f"{self.servers.num_ps} ps", *layout, *self.wire.title_parts(), *rows]

@@ -71,7 +71,7 @@ class ParameterServers(LookingUp):
         layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
         changed = [*self.wire.title_parts(), *changed_parts(self)]
         rows = self.servers.table_rows
-        return [*servers, *layout, *changed, *([] if rows is None else [f"rows by {rows}"])]
+        return [*servers, *layout, *changed, *([] if rows is None else [rows.phrase])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.optimizers import Adam, Optimizer, Sgd
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -167,6 +168,20 @@ def test_a_hybrid_that_beats_both_sides_is_told_first_and_taken_home(tmp_path: P
     assert "is 1.33x [1.33, 1.33] faster than the hybrid" in slower
     save_all(tmp_path / "compare", [record for point in case.points for record in point.records])
     assert isinstance(choose(tmp_path, "best", None).record.experiment.strategy, Hybrid)
+
+
+@pytest.mark.parametrize(("optimizer", "told"), [(Adam(), 1), (Sgd(), 0)])
+def test_another_training_of_rows_is_told(optimizer: Optimizer, told: int) -> None:
+    own = OwnModel(name="mine.py:build", module="m", function="f", digest="d")
+    point = make_experiment(
+        AllReduce,
+        2,
+        bytes_per_pack=None,
+        embeddings=Embeddings.SPARSE,
+        workload=Workload(model=own, optimizer=optimizer),
+    )
+    headline = verdict(case_of(runs(point, times(1.0), sparse=TABLES))).headline
+    assert headline.count("With sparse embeddings, adam changes the rows of a step and no") == told
 
 
 def test_the_screen_says_it_first() -> None:

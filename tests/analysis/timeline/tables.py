@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from analysis.timeline.traced import TracedRun
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.recommenders import RecommenderModel
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -17,12 +21,20 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import EventKind, EventTable, Floats, Integers, Phase, StepTable
 from ps_allreduce.record.variables import MessageRecord
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment
+
+#: Rows of tables are exchanged alone.
+ROWS: Mapping[str, Any] = {
+    "embeddings": Embeddings.SPARSE,
+    "workload": Workload(model=RecommenderModel(), optimizer=Sgd()),
+}
 
 #: When the first traced step begins; a wall clock has few digits left for microseconds.
 BEGIN = 1_790_000_000.0
@@ -37,14 +49,20 @@ def record_of(
     servers = {f"ps:{index}": f"n{index % 2}" for index in range(own.num_ps)}
     messages = tuple(
         MessageRecord(
-            server=number % own.num_ps if own.num_ps else None,
+            server=number % own.num_ps if own.num_ps and not _is_of_rows(own, number) else None,
             num_bytes=4 * (number + 1),
             variables=(f"v{number}",),
+            of_rows=_is_of_rows(own, number),
         )
         for number in range(num_messages)
     )
     tasks = tasks_on(workers | servers)
     return run(own, 100.0, tasks=tasks, num_messages=num_messages, messages=messages)
+
+
+def _is_of_rows(experiment: Experiment, number: int) -> bool:
+    """The first bucket, and then rows."""
+    return experiment.strategy.is_sparse and number == 1
 
 
 def steps_of(workers: int, steps: int, moments: Floats, seen: bool = True) -> StepTable:
@@ -90,6 +108,8 @@ def shuffled(table: EventTable, order: Integers) -> EventTable:
 _STRATEGIES: tuple[tuple[type[AnyStrategy], dict[str, Any]], ...] = (
     (SynchronousServers, {"wire": Wire(in_flight=1)}),
     (SynchronousServers, {"wire": Wire(in_flight=2)}),
+    (SynchronousServers, {"wire": Wire(in_flight=1), **ROWS}),
+    (AllReduce, {"wire": Wire(in_flight=2), **ROWS}),
     (AsynchronousServers, {"wire": Wire(in_flight=0)}),
     (AllReduce, {"wire": Wire(in_flight=2)}),
     (AllReduce, {"bytes_per_pack": 0}),

@@ -15,6 +15,7 @@ from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.steps import Phase
 from tests.analysis.timeline.tables import (
     BEGIN,
+    ROWS,
     events_of,
     record_of,
     steps_of,
@@ -34,6 +35,9 @@ def test_any_trace_can_be_read_and_holds_every_step_and_event(run: TracedRun) ->
     assert sum(event["cat"] == "step" for event in slices) == len(run.steps)
     has_servers = run.record.experiment.strategy.uses_servers
     wanted = wanted_flows(run.events, acknowledged=has_servers)
+    if has_servers:  # no single server has all rows
+        of_rows = sum(each.of_rows for each in run.record.messages)
+        wanted[1] -= of_rows * len(run.steps) * bool(len(run.events.time))
     if run.communicates:
         assert counts(trace, "stf") == wanted
         assert counts(trace, "i") == [wanted[1]]
@@ -91,6 +95,14 @@ def test_a_step_has_its_parts_inside_and_a_message_its_halves() -> None:
     assert shown(run, "t") == [("bucket 0", 19_999, 0)]
     assert shown(run, "f") == [("bucket 0", 49_999, 0)]
     assert shown(run, "i") == [("bucket 0 of worker:0 acknowledged", 20_000, 0)]
+
+
+def test_rows_are_fetched_first_and_under_way_until_all_are_applied() -> None:
+    run = sent((0.015, 0.020, 0.050), (0.025, 0.045, 0.001), wire=Wire(in_flight=1), **ROWS)
+    slices = shown(run, "X")
+    assert slices[1:3] == [("fetch rows", 0, 1_000), ("input wait", 1_000, 2_000)]
+    assert slices[-1] == ("rows", 25_000, 20_000)
+    assert shown(run, "s")[1] == ("rows", 25_000, 0)
 
 
 def test_a_message_says_what_it_carries_and_where_it_goes() -> None:

@@ -18,10 +18,11 @@ from experiments.suite.gate import notes
 from experiments.suite.gate_arms import arms
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, Synthetic
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer
+from ps_allreduce.point.optimizers import Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.strategies import (
     STRATEGIES,
@@ -31,7 +32,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Altered
+from ps_allreduce.point.strategies.base import Altered, Embeddings
 from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
@@ -203,6 +204,31 @@ def test_keras_adam_is_left_out_where_gradients_have_parts(
     assert any(point.strategy.as_shipped for point in arms(scope, 2)) is not left_out
     told = [line for line in notes(scope, TWO_LAYERS) if "stock_ps, stock_allreduce" in line]
     assert len(told) == left_out
+
+
+TABLE = VariableSpec(name="t", shape=(90, 4), dtype="float32", trainable=True, is_table=True)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "alone", "told"),
+    [
+        (Sgd(), Single(), ""),
+        (Adam(), Single(embeddings=Embeddings.SPARSE), "Sparse embeddings are compared with a"),
+        (AdamW(), None, "Left out, sparse embeddings: optimizer adamw changes rows that nobody"),
+    ],
+)
+def test_rows_agree_with_what_trains_the_same_weights(
+    optimizer: Optimizer, alone: Single | None, told: str
+) -> None:
+    model = OwnModel(name="m.py:build", module="m", function="build", digest="d")
+    scope = make_scope((2,), workloads=(Workload(model=model, optimizer=optimizer),))
+    by_rows = [each for each in arms(scope, 2) if each.strategy.is_sparse]
+    assert {gate_arms.reference_of(each).strategy for each in by_rows} == {alone} - {None}
+    assert {each.strategy.servers.table_rows for each in by_rows if each.strategy.servers} >= (
+        {*RowRule} if by_rows else set()
+    )
+    about = [line for line in notes(scope, [*TWO_LAYERS, TABLE]) if "parse embeddings" in line]
+    assert [line.startswith(told) for line in about] == [True] * bool(told)
 
 
 def test_stated_data_is_kept(weighing: WeighingLauncher) -> None:

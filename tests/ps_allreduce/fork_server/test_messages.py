@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_allreduce.errors import LaunchError
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.file_messages import (
     CopiesSeen,
@@ -23,8 +24,10 @@ from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.model_facts import FindModel, TryModel
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import TcpCounters
+from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.serialization import to_json
 from tests.examples import experiments, fast, seconds, workloads
 from tests.fakes import FOUND, OWN, TRIED, make_experiment, make_facts, make_sample
@@ -68,6 +71,9 @@ EXAMPLES: list[Any] = [
     messages.DescribeModel(workload=Workload(), data_dir="/data", log="/log"),
     FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
     TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
+    messages.CountRows(
+        workload=Workload(), data_dir="/data", ways=(Servers(table_rows=RowRule.HASH),), log="/log"
+    ),
     messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
     questions.ReceiveStream(address="10.0.0.1", token="abc", log="/log"),
     questions.SendStream(address="a", port=4, token="abc", seconds=0.4, log="/log"),
@@ -108,6 +114,9 @@ EXAMPLES: list[Any] = [
     messages.TaskPlaced(name="worker:0", time=1.0, cores=(0, 1), gpus="GPU-0"),
     messages.TimeNeeded(seconds=2.5),
     messages.ModelDescribed(variables=(SPEC,), build_ns=9, kept_values=8, memory_bytes=1 << 40),
+    messages.RowsCounted(
+        asked=(RowsAsked(row_bytes=4, asked=9, unique=8, longest=32, union=8, per_server=(8.0,)),)
+    ),
     messages.InputPrepared(name="PrepareInput"),
     FOUND,
     TRIED,

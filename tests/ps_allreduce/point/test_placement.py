@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import (
     DEFAULT_SPLIT_BYTES,
     EVEN,
@@ -26,7 +27,8 @@ from ps_allreduce.point.placement import (
     suggest,
     useful_servers,
 )
-from ps_allreduce.record.variables import PlacementUsed
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.record.variables import PlacementUsed, TableUsed
 from tests.examples import fast
 
 WHOLE = (Policy.ROUND_ROBIN, Policy.GREEDY, Policy.LARGEST_FIRST)
@@ -324,6 +326,47 @@ def test_a_variable_elsewhere_is_told_and_counted_where_it_is(
     (problem,) = used.deviations
     assert problem.startswith("variable 1 (from 0) was planned on ps:1 with 40 bytes but is with ")
     assert told in problem
+
+
+#: Two tables, and a perceptron of one variable.
+TABLES = (
+    VariableSpec(name="a", shape=(90, 4), dtype="float32", trainable=True, is_table=True),
+    VariableSpec(name="b", shape=(3, 4), dtype="float32", trainable=True, is_table=True),
+    VariableSpec(name="c", shape=(4, 1), dtype="float32", trainable=True),
+)
+
+
+def test_servers_may_hold_rows_alone() -> None:
+    by_rows = Servers(num_ps=4, table_rows=RowRule.MODULO)
+    plan, stack = by_rows.plan(TABLES), by_rows.stack(TABLES)
+    assert plan.shards_per_server() == (0, 0, 1, 0)
+    assert stack is not None
+    assert stack.rows_by_server() == [23 + 0, 23 + 1, 22 + 1, 22 + 1]
+    with pytest.raises(UserError, match="4 parameter servers but only 3 trainable variables"):
+        Servers(num_ps=4).plan(TABLES)
+
+
+@pytest.mark.parametrize(
+    ("servers", "most"),
+    [
+        (Servers(num_ps=4, table_rows=RowRule.WHOLE, placement=Policy.GREEDY), 3),
+        (Servers(num_ps=100, table_rows=RowRule.HASH), 90),
+    ],
+)
+def test_more_servers_than_hold_anything_are_refused(servers: Servers, most: int) -> None:
+    with pytest.raises(UserError, match=f"only {most} would hold a variable or a row"):
+        servers.plan(TABLES)
+
+
+def test_rows_elsewhere_are_told_and_counted_where_they_are() -> None:
+    plan = Servers(num_ps=2, table_rows=RowRule.MODULO).plan(TABLES)
+    table = TableUsed(variable=0, row_bytes=16, rows_per_server=(45, 44))
+    held = {0: {on(0): 16}}
+    good = PlacementUsed.of(plan, held, "abc", [table], [on(0), on(1)])
+    assert (good.tables, good.deviations, good.bytes_per_server) == ((table,), (), (16, 0))
+    bad = PlacementUsed.of(plan, held, "abc", [table], [on(0), on(0)])
+    assert bad.tables[0].rows_per_server == (89, 0)
+    assert bad.deviations == (f"rows of tables were planned on ps:1 but are on {on(0)!r}",)
 
 
 def test_large_variables_are_cut_at_4_mb_or_half_a_fair_share() -> None:
