@@ -21,11 +21,12 @@ from experiments.export.training import Start, Training, environment_of, task_li
 from experiments.surroundings import this_machine
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import PATTERN, Digits
 from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, make_plan
+from ps_allreduce.point.placement import Plan
 from ps_allreduce.record.provenance import ROOT
 from ps_allreduce.serialization import to_json
 
@@ -180,10 +181,12 @@ def export(results: Path, setting: str, model: str | None, start: Start | None, 
     measured = choose(results, setting, model)
     experiment = measured.record.experiment
     start = start or Start.of(experiment)
+    plan, stack = _placed(experiment, measured.sweep.parent)
     training = Training(
         measured=measured,
         start=start,
-        plan=_plan(experiment, measured.sweep.parent),
+        plan=plan,
+        stack=stack,
         tasks=task_lines(experiment, one_machine=start is Start.LOCAL),
         data_dir=LauncherSettings(results=measured.sweep.parent).data_dir,
     )
@@ -191,15 +194,14 @@ def export(results: Path, setting: str, model: str | None, start: Start | None, 
     return "\n".join([f"Written: {into}", *_told(measured), _next(training, into)])
 
 
-def _plan(experiment: Experiment, results: Path) -> Plan | None:
-    """Where variables go; the model is built once to see which there are."""
+def _placed(experiment: Experiment, results: Path) -> tuple[Plan | None, Stack | None]:
+    """Where variables and rows go; the model is built once to see which there are."""
     servers = experiment.strategy.servers
     if servers is None:
-        return None
+        return None, None
     with this_machine(results) as launcher:
         variables = launcher.describe(experiment.workload)
-    split_bytes = servers.split_bytes or DEFAULT_SPLIT_BYTES
-    return make_plan(servers.placement, variables, servers.num_ps, split_bytes)
+    return servers.plan(variables), servers.stack(variables)
 
 
 def _told(measured: MeasuredSetting) -> list[str]:

@@ -29,7 +29,7 @@ from ps_allreduce.point.models.trained import (
     OwnModel,
     TextModel,
 )
-from ps_allreduce.point.optimizers import Optimizer
+from ps_allreduce.point.optimizers import OnRows, Optimizer
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.wire import Wire
@@ -113,6 +113,9 @@ def _context(training: Training) -> dict[str, object]:
         ),
         "optimizer_name": workload.optimizer.applied_by,
         "messages": "" if strategy.wire is None else messages_text(strategy.wire),
+        "sparse": strategy.is_sparse,
+        "lazy": strategy.is_sparse and workload.optimizer.on_rows is OnRows.LAZY,
+        "tables": _tables_text(training),
         "packs": _packs_text(experiment),
         "exchange": _exchange_text(experiment),
         "precision": "" if workload.precision is Precision.FLOAT32 else workload.precision.value,
@@ -138,16 +141,31 @@ def _packs_text(experiment: Experiment) -> str:
     return call_text("PackedMeans", settings)
 
 
+def _tables_text(training: Training) -> str:
+    """Where rows of tables are on servers, as `exchange.stacking.Stack`; empty where nothing is."""
+    stack = training.stack
+    if stack is None:
+        return ""
+    placed = {
+        "rows": stack.rows,
+        "num_servers": stack.num_servers,
+        "servers": stack.servers,
+    }
+    told = [f"{name}={value!r}" for name, value in placed.items()]
+    return lines_of_call("Stack", [*told, f"rule=RowRule.{stack.rule.name}"])
+
+
 def _exchange_text(experiment: Experiment) -> str:
     """How the exchange with servers is made."""
     strategy = experiment.strategy
-    common = ["served", "MESSAGES", "NUM_WORKERS"]
+    common = ["self._held", "MESSAGES", "NUM_WORKERS"]
+    tables = ["tables=self._tables"] if strategy.is_sparse else []
     if isinstance(strategy, AsynchronousServers):
         bounds = [str(strategy.staleness), str(strategy.steps_per_dispatch)]
-        arguments = [*common, "DEVICE", "self._coordinator", *bounds]
+        arguments = [*common, "DEVICE", "self._coordinator", *bounds, *tables]
         return lines_of_call("AsynchronousExchange", arguments, IN_METHOD)
     hosts = ["workers_by_host(cluster)"] if strategy.host_aggregation else []
-    arguments = [*common, "NUM_SERVERS", "DEVICE", *hosts]
+    arguments = [*common, "NUM_SERVERS", "DEVICE", *hosts, *tables]
     return lines_of_call("SynchronousExchange", arguments, IN_METHOD)
 
 

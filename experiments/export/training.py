@@ -14,6 +14,7 @@ from pathlib import Path
 from analysis.planning.choice import MeasuredSetting
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import Stack
 from ps_allreduce.point.cores import cores_needed, plan_cores, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed, drivers_of, place_by_number
@@ -117,6 +118,7 @@ class Training:
         plan: which server holds which variable; None without servers.
         data_dir: where the copies of the user's own files, and input that the suite made, are.
         tasks: all of its processes.
+        stack: where rows of tables are that are exchanged alone; None where servers hold none.
     """
 
     measured: MeasuredSetting
@@ -124,6 +126,7 @@ class Training:
     plan: Plan | None
     tasks: tuple[TaskLine, ...]
     data_dir: Path
+    stack: Stack | None = None
 
     def __post_init__(self) -> None:
         strategy, workload = self.experiment.strategy, self.experiment.workload

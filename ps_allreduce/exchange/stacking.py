@@ -54,7 +54,7 @@ class RowRule(StrEnum):
     @property
     def phrase(self) -> str:
         """What a label says."""
-        return "each table on one server" if self is RowRule.WHOLE else f"rows by {self}"
+        return "whole tables" if self is RowRule.WHOLE else f"rows by {self}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,13 +22,13 @@ from experiments.export.folder import write_training
 from experiments.export.training import Start, Training, task_lines
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.inputs.data import Digits, OwnDataset
+from ps_allreduce.point.inputs.data import Digits
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
-from ps_allreduce.point.models.trained import OwnModel, TextModel
+from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.optimizers import Adam
-from ps_allreduce.point.placement import Policy, make_plan
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -39,10 +38,11 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.workload import Workload
 from tests.fakes import make_record
 from tests.real.gate import train
-from tests.real.points import launch, point
+from tests.real.points import OWN, launch, point
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -57,21 +57,6 @@ STEPS, EARLIER = 11, 5
 #: Of the distance trained.
 TOLERANCE = 1e-4
 
-#: The user's own model of `own_training`, as a sweep would describe it.
-OWN = Workload(
-    model=OwnModel(
-        name="own_training.py:build",
-        module="own_training",
-        function="build",
-        arguments=("width=12",),
-        digest="exported",
-        has_dataset=True,
-    ),
-    data=OwnDataset(),
-    optimizer=Adam(learning_rate=0.003, epsilon=0.01),
-    batch_per_worker=4,
-)
-
 TEXT = Workload(
     model=TextModel(vocabulary=100, sequence_length=16), batch_per_worker=2, accumulation=2
 )
@@ -79,15 +64,6 @@ TEXT = Workload(
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 
 Weights = Sequence[npt.NDArray[np.float32]]
-
-
-@pytest.fixture(scope="module")
-def own_data(data_dir: Path) -> Path:
-    """The input folder, with copies of the user's files."""
-    folder = data_dir / "models" / "exported"
-    folder.mkdir(parents=True)
-    shutil.copy(Path(__file__).with_name("own_training.py"), folder)
-    return data_dir
 
 
 def _point(strategy: type[AnyStrategy], workers: int = 2, **changes: Any) -> Experiment:
@@ -101,10 +77,10 @@ def _point(strategy: type[AnyStrategy], workers: int = 2, **changes: Any) -> Exp
 def _export(experiment: Experiment, place: Place, data_dir: Path, target: Path) -> Path:
     """Write the training of an experiment that is said to be measured."""
     servers = experiment.strategy.servers
-    plan = None
+    plan = stack = None
     if servers is not None:
         variables = place.launcher.describe(experiment.workload)
-        plan = make_plan(servers.placement, variables, servers.num_ps, servers.split_bytes or 1)
+        plan, stack = servers.plan(variables), servers.stack(variables)
     measured = MeasuredSetting(
         sweep=target,
         unit="rows",
@@ -114,7 +90,12 @@ def _export(experiment: Experiment, place: Place, data_dir: Path, target: Path) 
     )
     tasks = task_lines(experiment, one_machine=place.start is Start.LOCAL)
     training = Training(
-        measured=measured, start=place.start, plan=plan, tasks=tasks, data_dir=data_dir
+        measured=measured,
+        start=place.start,
+        plan=plan,
+        stack=stack,
+        tasks=tasks,
+        data_dir=data_dir,
     )
     write_training(training, target)
     return target
@@ -221,7 +202,7 @@ def _on_hosts(folder: Path, site: EmulatedSite) -> list[tuple[str, ...]]:
 
 #: Named after what is special: where it is, the strategy, workers and settings.
 POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
-    "all-reduce": ("local", AllReduce, 2, {}),
+    "rows in a ring": ("local", AllReduce, 2, {"embeddings": Embeddings.SPARSE}),
     "servers on hosts": ("emulated", SynchronousServers, 2, {}),
     "alone": ("local", Single, 1, {}),
     "text in packs on hosts": (
@@ -230,7 +211,12 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
         2,
         {"workload": TEXT, "bytes_per_pack": 1_000_000},
     ),
-    "asynchronous": ("local", AsynchronousServers, 1, {}),
+    "rows, asynchronous": (
+        "local",
+        AsynchronousServers,
+        1,
+        {"embeddings": Embeddings.SPARSE, "table_rows": RowRule.HASH},
+    ),
     "plain TensorFlow": ("local", StockAllReduce, 2, {}),
     "files": ("local", AllReduce, 2, {"workload": Workload(data=Digits(), batch_per_worker=4)}),
 }

@@ -18,6 +18,7 @@ from experiments.export.folder import PACKAGE, check_free, write_training
 from experiments.export.render import STARTS, arguments_text, quoted, render
 from experiments.export.training import Start, Training, task_lines
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, RecordFiles
 from ps_allreduce.point.inputs.data_set import Cache, Encoding, ExampleForm, Pipeline, Target
@@ -31,7 +32,7 @@ from ps_allreduce.point.models.trained import (
     Unit,
 )
 from ps_allreduce.point.models.weights import TensorSet
-from ps_allreduce.point.optimizers import AdamW
+from ps_allreduce.point.optimizers import Adam, AdamW, Sgd
 from ps_allreduce.point.placement import Plan, Policy, Shard
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
@@ -43,6 +44,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.provenance import ROOT
 from tests.examples import experiments, fast
@@ -69,6 +71,7 @@ def training(
     """A training of an experiment that is said to be measured."""
     shard = Shard(variable=0, axis=1, start=2, length=3, server=0, num_bytes=12)
     plan = Plan(policy=Policy.ROUND_ROBIN, num_ps=1, shards=(shard,))
+    sparse = experiment.strategy.is_sparse
     return Training(
         measured=MeasuredSetting(
             sweep=Path("results/compare"),
@@ -79,6 +82,7 @@ def training(
         ),
         start=start,
         plan=plan if experiment.strategy.uses_servers else None,
+        stack=Stack(rows=(3, 4)) if experiment.strategy.uses_servers and sparse else None,
         tasks=task_lines(experiment, one_machine=start is Start.LOCAL),
         data_dir=data_dir,
     )
@@ -141,6 +145,18 @@ EXAMPLES = {
         2,
         workload=Workload(model=OWN, data=OwnDataset(), optimizer=AdamW()),
     ),
+    "rows, own": make_experiment(
+        AllReduce,
+        bytes_per_pack=None,
+        embeddings=Embeddings.SPARSE,
+        workload=Workload(model=OWN, data=OwnDataset(), optimizer=Adam()),
+    ),
+    "rows on servers": make_experiment(
+        AsynchronousServers,
+        embeddings=Embeddings.SPARSE,
+        table_rows=RowRule.WHOLE,
+        workload=Workload(model=replace(OWN, has_dataset=False), optimizer=Sgd()),
+    ),
     "own": make_experiment(AllReduce, workload=Workload(model=OWN, data=OwnDataset())),
     "saved": make_experiment(
         SynchronousServers,
@@ -167,7 +183,7 @@ def test_a_folder_is_complete_tidy_and_needs_nothing_of_the_suite(
     write_training(training(EXAMPLES[name], data_dir=tmp_path), target)
     there = {path.name for path in target.iterdir()}
     assert {"train.py", "launch.py", "launch.sh", "README.md", "tasks.json", PACKAGE} <= there
-    assert ("model" in there) == (name in ("own", "plain, own", "saved"))
+    assert ("model" in there) == (isinstance(EXAMPLES[name].workload.model, OwnModel))
     assert ("images.txt" in there) == (name == "loose images")
     assert ("placement.json" in there) == EXAMPLES[name].strategy.uses_servers
     sources = [target / "train.py", *(target / PACKAGE).glob("*.py")]

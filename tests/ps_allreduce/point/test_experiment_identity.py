@@ -286,7 +286,7 @@ CHANGES: list[tuple[str, Experiment, Any]] = [
 #: Where files are is no part of what they are, nor what they are called, nor what is said of them.
 NO_PART = {
     *("workload.data.path", "workload.data.num_records"),
-    *("workload.model.notes", "workload.model.learning"),
+    *("workload.model.notes", "workload.model.learning", "workload.model.only_whole"),
 }
 
 
@@ -328,6 +328,7 @@ def test_no_field_is_left_out_of_the_changes() -> None:
         ("workload.data.num_records", READING, 50),
         ("workload.model.name", OWN, "moved/mine.py:build"),
         ("workload.model.notes", OWN, ()),
+        ("workload.model.only_whole", OWN, "it is so"),
     ],
 )
 def test_where_data_and_models_are_is_no_part_of_a_point(
