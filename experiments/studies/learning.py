@@ -68,10 +68,10 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 
 def _networks(scope: Scope) -> list[EmulatedNetwork | None]:
-    """Equal links and a slow one; those of a cluster are what they are."""
-    if scope.network is None:
-        return [None]
-    equal = replace(scope.network, bits_per_s=scope.network.bits_per_s or LINKS)
+    """Equal links and a slow one; those of a cluster, and links that are stated, as they are."""
+    if scope.network is None or not scope.network.is_unlimited:
+        return [scope.network]
+    equal = replace(scope.network, bits_per_s=LINKS)
     slow = replace(equal, slow_host=equal.num_hosts - 1, slow_bits_per_s=SLOW_LINK)
     return [equal, slow]
 
