@@ -127,8 +127,7 @@ def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
                 found.setdefault(key, []).append(_Trained(case=case, point=point))
     for (name, links, *_), trained in found.items():
         ordered = sorted(trained, key=lambda each: not _is_base(each.point.experiment))
-        if _is_base(ordered[0].point.experiment):
-            yield _Task(name=str(name), links=str(links or ""), trained=ordered)
+        yield _Task(name=str(name), links=str(links or ""), trained=ordered)
 
 
 def _shared(experiment: Experiment) -> tuple[object, ...]:
@@ -182,12 +181,12 @@ def _row(each: _Trained) -> dict[str, str]:
     stale = launches["staleness_mean"].astype(float).mean()
     late = launches["staleness_p95"].astype(float).mean()
     return {
-        "learning rate": rates,
+        "lr": rates,
         "batch": str(point.experiment.global_batch),
         "reached": f"{len(seconds)}/{len(launches)}",
         "s to target": with_interval(number, *each.until_target()),
-        "fastest, slowest": f"{number(seconds.min())}, {number(seconds.max())}",
-        "examples to target": _mean(EXAMPLES_TO_TARGET, point),
+        "range": f"{number(seconds.min())}, {number(seconds.max())}",
+        "examples": _mean(EXAMPLES_TO_TARGET, point),
         "examples/s": _mean(RATE, point),
         "staleness": NONE if math.isnan(stale) else f"{stale:.2g} ({late:.0f})",
     }
