@@ -7,7 +7,7 @@ a setting are found is decided in `fitting`.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
@@ -21,6 +21,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import MAX_HOSTS
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import RunRecord, Status
 
 #: Use of a station from which it limits.
@@ -33,13 +34,18 @@ class Family:
 
     Attributes:
         latest: the launch with the most workers, which tells variables and layout.
+        clusters: by the examples of a lone worker's step.
         cpu_s_per_byte: processor seconds of sender and receiver together.
     """
 
     seen: tuple[Seen, ...]
     latest: RunRecord
-    cluster: Cluster
+    clusters: Mapping[int, Cluster]
     cpu_s_per_byte: float
+
+    def cluster(self, own: Experiment) -> Cluster:
+        """What a lone worker with the same batch has shown, else one with another batch."""
+        return _same_batch(self.clusters, own)
 
     @property
     def most_workers(self) -> int:
@@ -56,6 +62,10 @@ class Family:
     def is_saturated(self) -> bool:
         """At some point links were busy for most of the step."""
         return any(_busy(each) >= _SATURATED for each in self.seen)
+
+
+def _same_batch(clusters: Mapping[int, Cluster], own: Experiment) -> Cluster:
+    return clusters.get(own.of_each.examples_per_step) or clusters[max(clusters)]
 
 
 def _size(own: Experiment) -> tuple[int, float]:
@@ -97,7 +107,7 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     found = []
     for (around, _), group in groups.items():
         alike = [each for each in records if _surroundings(each.experiment) == around]
-        found.append(_family(group, cluster_of(alike)))
+        found.append(_family(group, _clusters(alike)))
     if made := tuple(each for each in found if each is not None):
         return made
     raise UserError(
@@ -119,8 +129,10 @@ def setting_of(own: Experiment) -> tuple[Hashable, Hashable]:
 
 
 def _surroundings(own: Experiment) -> Hashable:
-    """All but strategy, numbers, the rate of links, and what an emulated accelerator takes."""
+    """All but strategy, numbers, rate of links, batch, and what an emulated accelerator takes."""
     load, network = own.workload, own.network
+    if load.scaling is Scaling.WEAK:
+        load = replace(load, batch_per_worker=1)
     if network is not None:
         network = replace(network, num_hosts=MAX_HOSTS, bits_per_s=None)
     if load.emulated is not None:
@@ -146,6 +158,21 @@ def with_servers(strategy: AnyStrategy, num_ps: int) -> AnyStrategy:
     own: Any = strategy
     changed: AnyStrategy = replace(own, servers=replace(servers, num_ps=num_ps))
     return changed
+
+
+def _clusters(alike: Sequence[RunRecord]) -> Mapping[int, Cluster]:
+    """By the batches of lone workers; what sends tells of links whatever its batch."""
+    lone = {_examples(each) for each in alike if each.experiment.num_workers == 1}
+    return {
+        batch: cluster_of(
+            [r for r in alike if r.experiment.strategy.communicates() or _examples(r) == batch]
+        )
+        for batch in lone or {max(map(_examples, alike))}
+    }
+
+
+def _examples(record: RunRecord) -> int:
+    return record.experiment.of_each.examples_per_step
 
 
 def cluster_of(records: Sequence[RunRecord]) -> Cluster:
@@ -260,17 +287,18 @@ def _link_share(records: Sequence[RunRecord]) -> float | None:
     return median(shares) if shares else None
 
 
-def _family(records: Sequence[RunRecord], cluster: Cluster) -> Family | None:
+def _family(records: Sequence[RunRecord], clusters: Mapping[int, Cluster]) -> Family | None:
     known = [each for each in records if flows_of(each) or each.experiment.num_workers == 1]
     if not any(flows_of(each) for each in known):
         return None
     latest = max(known, key=lambda each: _size(each.experiment))
-    costs = [cost for each in known if (cost := _cpu_s_per_byte(each, cluster)) is not None]
+    all_costs = [_cpu_s_per_byte(each, _same_batch(clusters, each.experiment)) for each in known]
+    costs = [each for each in all_costs if each is not None]
     cost = median(costs) if costs else 0.0
     return Family(
-        seen=tuple(_seen(known, cluster, cost)),
+        seen=tuple(_seen(known, clusters, cost)),
         latest=latest,
-        cluster=cluster,
+        clusters=clusters,
         cpu_s_per_byte=cost,
     )
 
@@ -283,11 +311,13 @@ def _cpu_s_per_byte(record: RunRecord, cluster: Cluster) -> float | None:
         return None
     used_s = (record.machine_busy - (record.foreign_load or 0.0)) * cluster.cores * step
     alone_s = cluster.lone_cores * (cluster.forward_s + cluster.backward_s)
-    longer = record.experiment.of_each.examples_per_step / cluster.examples
+    longer = _examples(record) / cluster.examples
     return max(0.0, used_s - record.experiment.num_workers * alone_s * longer) / sent
 
 
-def _seen(records: Sequence[RunRecord], cluster: Cluster, cost: float) -> Iterator[Seen]:
+def _seen(
+    records: Sequence[RunRecord], clusters: Mapping[int, Cluster], cost: float
+) -> Iterator[Seen]:
     points: dict[Experiment, list[RunRecord]] = {}
     for record in records:
         points.setdefault(record.experiment, []).append(record)
@@ -295,7 +325,7 @@ def _seen(records: Sequence[RunRecord], cluster: Cluster, cost: float) -> Iterat
         flows, rates = flows_of(launches[0]), host_rates(launches[0])
         if set(link_bytes(flows)) <= set(rates):
             host_of = {task.task: task.host for task in launches[0].tasks}
-            share = message_share(launches[0])
+            share, cluster = message_share(launches[0]), _same_batch(clusters, experiment)
             load = load_of(experiment, host_of, flows, rates, cluster, cost, share)
             steps = tuple(step for each in launches if (step := step_time_s(each)))
             yield Seen(experiment=experiment, load=load, steps_s=steps)

@@ -199,7 +199,7 @@ class Teller:
         """
         family, best = self._family, self._learned.best
         load, further = self._load(target), target.num_workers / family.most_workers
-        bare = planned_load(target, family.latest, family.cluster, 0.0)
+        bare = planned_load(target, family.latest, family.cluster(target), 0.0)
         examples, rate = target.global_batch, self.rate(target)
         is_near = further <= FURTHEST
         slower, faster = (0.0, 0.0)
@@ -220,7 +220,7 @@ class Teller:
 
     def _load(self, target: Experiment) -> Load:
         family = self._family
-        return planned_load(target, family.latest, family.cluster, family.cpu_s_per_byte)
+        return planned_load(target, family.latest, family.cluster(target), family.cpu_s_per_byte)
 
 
 def asked(own: Experiment, question: Question, workers: int) -> Experiment:

@@ -1,14 +1,16 @@
 """A few small runs from which `make predict` and `make advise` tell what larger ones would do.
 
 Axes: 2 workers and the most; all-reduce, synchronous and asynchronous servers beside every worker,
-with the most balanced placement; on emulated hosts also links of a quarter of the rate.
+with the most balanced placement; on emulated hosts also links of a quarter of the rate, elsewhere
+a quarter of the batch.
 
 Method: what a worker computes, a lone one tells, and workers that do not communicate tell what
 shared cores cost.  Two numbers of workers tell how far a fit to the smaller one misses the larger.
-Slow links tell what links carry inside TensorFlow: nothing else does where computation hides them.
+Slow links, or steps that compute less, tell what links carry inside TensorFlow: nothing else does
+where computation hides them.
 Every launch is recorded as in any sweep.
 
-Cost: 11 points in the profile quick, 2 launches of each, under five minutes on two cores.
+Cost: 11 or 12 points in the profile quick, 2 launches of each, under five minutes on two cores.
 
 It should show nothing by itself: ask `make predict`.
 """
@@ -30,8 +32,8 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.workload import Workload
 
-#: Links are slowed by so much for the point that they limit.
-SLOWED = 4
+#: Links are so many times slower, or batches smaller, where links shall limit.
+LESS = 4
 
 
 def _points(scope: Scope) -> Iterator[Experiment]:
@@ -41,10 +43,12 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield scope.point(workload, NoCommunication, most)
         for workers in sorted({min(2, most), most}):
             yield from _sending(scope, workload, workers)
-        if scope.network is not None and scope.network.bits_per_s is not None:
-            slow = replace(scope.network, bits_per_s=scope.network.bits_per_s / SLOWED)
-            for point in _sending(scope, workload, most):
-                yield replace(point, network=slow)
+        if scope.network is not None:
+            yield from _slowed(scope, workload, most)
+        elif workload.batch_per_worker >= LESS:
+            brief = replace(workload, batch_per_worker=workload.batch_per_worker // LESS)
+            yield scope.point(brief, Single, 1)
+            yield from _sending(scope, brief, most)
 
 
 def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
@@ -53,6 +57,16 @@ def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experim
     yield scope.reduced(workload, workers)
     for strategy in (SynchronousServers, AsynchronousServers):
         yield scope.served(workload, strategy, workers, servers, policy)
+
+
+def _slowed(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
+    """The same on slower links; nothing until their rate is chosen."""
+    rate = scope.network and scope.network.bits_per_s
+    if scope.network is None or rate is None:
+        return
+    slow = replace(scope.network, bits_per_s=rate / LESS)
+    for point in _sending(scope, workload, workers):
+        yield replace(point, network=slow)
 
 
 STUDY = Study(

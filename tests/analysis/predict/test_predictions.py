@@ -27,9 +27,9 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord, Status
-from tests.analysis.predict.simulated import RATE, launch, point, sweep
+from tests.analysis.predict.simulated import RATE, WORKLOAD, launch, point, sweep
 
 ALL = (SynchronousServers, AsynchronousServers, AllReduce)
 
@@ -101,6 +101,18 @@ def test_more_servers_are_placed_by_the_policy_that_was_measured(
     (found,) = predict(served(launches), Question(workers=(4,), num_ps=2)).points
     assert found.experiment.num_ps == 2
     assert found.rate == pytest.approx(truth(found), rel=0.05)
+
+
+def test_another_batch_and_another_computation_tell_of_the_same_links() -> None:
+    quick = EmulatedCompute(forward_s=0.001, backward_s=0.002)
+    short = replace(WORKLOAD, batch_per_worker=2, emulated=quick)
+    points = [replace(point(AllReduce, 2, 10 * RATE), workload=load) for load in (WORKLOAD, short)]
+    known = [launch(each) for each in (point(Single, 1), *points)]
+    found = predict(known, Question(workers=(4,))).points
+    assert [each.experiment.workload for each in found] == [WORKLOAD, short]
+    assert all(NOT_SATURATED not in each.unknown for each in found)
+    (alone,) = predict(known[:2], Question(workers=(4,))).points
+    assert NOT_SATURATED in alone.unknown
 
 
 def test_what_is_left_out_is_told_once_with_its_reason(launches: list[RunRecord]) -> None:
