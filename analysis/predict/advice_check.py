@@ -33,7 +33,8 @@ class CheckedAdvice:
     """A question, and what the advised setting costs.
 
     Attributes:
-        workload, rate: that are asked about; bits per second of links, None for unknown ones.
+        workload: in words.
+        bits_per_s: of links; None where it is not stated.
         candidates: settings among which was chosen.
         gap: rate of the best one over that of the advised one, less 1.
     """
@@ -47,28 +48,20 @@ class CheckedAdvice:
     gap: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceGap:
-    """What advice costs in the mean of all questions, and at most with 95 % confidence."""
-
-    mean: float
-    high: float
-    questions: tuple[CheckedAdvice, ...]
-
-
-def check_advice(points: Sequence[Measured]) -> AdviceGap | None:
-    """The cost of all questions; None where there is none."""
+def check_advice(points: Sequence[Measured]) -> tuple[CheckedAdvice, ...]:
+    """All questions that the launches answer."""
     groups: dict[Hashable, list[Measured]] = {}
     for prediction, launches in points:
         if prediction.experiment.strategy.synchronous and len(launches) > 1:
             groups.setdefault(_question(prediction), []).append((prediction, launches))
-    found = tuple(_checked(own) for own in groups.values() if len(own) > 1)
-    if not found:
-        return None
-    gaps = np.array([each.gap for each in found])
+    return tuple(_checked(own) for own in groups.values() if len(own) > 1)
+
+
+def upper_end(questions: Sequence[CheckedAdvice]) -> float:
+    """What advice costs in the mean at most, with 95 % confidence: of questions drawn again."""
+    gaps = np.array([each.gap for each in questions])
     drawn = np.random.default_rng(0).choice(gaps, size=(_DRAWS, len(gaps))).mean(axis=1)
-    high = float(np.quantile(drawn, 1.0 - _ABOVE))
-    return AdviceGap(mean=float(gaps.mean()), high=high, questions=found)
+    return float(np.quantile(drawn, 1.0 - _ABOVE))
 
 
 def _question(prediction: Prediction) -> Hashable:

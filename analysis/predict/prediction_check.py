@@ -20,7 +20,7 @@ import numpy as np
 
 from analysis.data.rows import moment
 from analysis.derive.fastest_step import step_time_s
-from analysis.predict.advice_check import AdviceGap, check_advice
+from analysis.predict.advice_check import CheckedAdvice, check_advice, upper_end
 from analysis.predict.calibration import usable
 from analysis.predict.prediction_file import PredictionFile, run_name
 from analysis.predict.predictions import Prediction
@@ -94,8 +94,9 @@ class PredictionCheck:
     Attributes:
         by_scale: figures by how many times the calibrated workers there were.
         coverage_90: share of the points inside their intervals.
-        advice_gap: by how much the best setting was faster than the advised one, in the mean.
-        advice: the questions behind that.
+        advice_gap: by how much the best setting was faster than the advised one, in the mean of
+            `questions`; None where there are none.
+        advice_gap_high: at most, with 95 % confidence.
         interval_score: mean of the scores.
         digests: of the files that were checked.
         not_measured: points that nobody has launched since.
@@ -108,7 +109,8 @@ class PredictionCheck:
     coverage_90: float
     interval_score: float
     advice_gap: float | None
-    advice: AdviceGap | None
+    advice_gap_high: float | None
+    questions: tuple[CheckedAdvice, ...]
     others: Mapping[str, Figures]
     points: tuple[CheckedPoint, ...]
     digests: tuple[str, ...]
@@ -139,7 +141,7 @@ def check_predictions(
             f"that were {IDLE:.0%} busy at most): make these runs, and check again."
         )
     own = figures([each.error for each in counted])
-    advice = check_advice(
+    questions = check_advice(
         [pair for pair, each in zip(measured, points, strict=True) if each.counts]
     )
     return PredictionCheck(
@@ -149,8 +151,9 @@ def check_predictions(
         by_scale=_by_scale(counted),
         coverage_90=fmean(each.inside for each in counted),
         interval_score=fmean(each.score for each in counted),
-        advice_gap=None if advice is None else advice.mean,
-        advice=advice,
+        advice_gap=fmean(each.gap for each in questions) if questions else None,
+        advice_gap_high=upper_end(questions) if questions else None,
+        questions=questions,
         others=_of_others(counted),
         points=points,
         digests=tuple(file.digest for file in files),

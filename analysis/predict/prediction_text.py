@@ -90,11 +90,11 @@ def show_check(found: PredictionCheck) -> None:
     )
     if apart := len(found.points) - counted:
         console.print(f"Apart, with processors more than {IDLE:.0%} busy: {apart}.", markup=False)
-    if found.advice is not None:
+    if found.advice_gap is not None:
         console.print(
-            f"The best setting was {found.advice.mean:.1%} faster than the advised one, in the "
-            f"mean of {count_text(len(found.advice.questions), 'question')} (at most "
-            f"{found.advice.high:.1%}).",
+            f"The best setting was {found.advice_gap:.1%} faster than the advised one, in the mean "
+            f"of {count_text(len(found.questions), 'question')} (at most "
+            f"{found.advice_gap_high:.1%}).",
             markup=False,
         )
 
