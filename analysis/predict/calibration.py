@@ -33,7 +33,8 @@ class Family:
     """A setting, whatever the number of workers and the rate of links.
 
     Attributes:
-        latest: the launch with the most workers, which tells variables and layout.
+        latest: the launch with the most workers, the largest batch and the fastest links; it tells
+            variables and layout.
         clusters: by the examples of a lone worker's step.
         cpu_s_per_byte: processor seconds of sender and receiver together.
     """
@@ -68,9 +69,10 @@ def _same_batch(clusters: Mapping[int, Cluster], own: Experiment) -> Cluster:
     return clusters.get(own.of_each.examples_per_step) or clusters[max(clusters)]
 
 
-def _size(own: Experiment) -> tuple[int, float]:
-    """Workers, and the rate of links."""
-    return own.num_workers, (own.network and own.network.bits_per_s) or math.inf
+def _size(own: Experiment) -> tuple[int, int, float]:
+    """Workers, examples of a step of each, and the rate of links."""
+    rate = (own.network and own.network.bits_per_s) or math.inf
+    return own.num_workers, own.of_each.examples_per_step, rate
 
 
 def _busy(seen: Seen) -> float:
