@@ -87,29 +87,69 @@ Truths = npt.NDArray[np.bool_]
 _Step = Callable[[int], float]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fitted:
+    """Rows of one cluster or batch, and the fit to some of them.
+
+    Attributes:
+        seen, unseen: which rows were fitted, and which are predicted.
+        missed: by how much a fit without the most workers misses these, on the logarithm.
+        is_hidden: the busiest station is used too little to be known.
+    """
+
+    workers: Floats
+    steps: Floats
+    seen: Truths
+    unseen: Truths
+    step: _Step
+    missed: float
+    is_hidden: bool = False
+
+    @property
+    def errors(self) -> list[float]:
+        """Of the fit, on the logarithm."""
+        known = zip(self.workers[self.seen], self.steps[self.seen], strict=True)
+        return [math.log(self.step(int(count)) / step) for count, step in known]
+
+
 def held_out() -> tuple[HeldOut, ...]:
     """All data sets, each fitted on its small rows."""
     return (_servers((1, 2, 3, 4)), _servers((1, 2, 8)), _rings())
 
 
 def _servers(fitted: Sequence[int]) -> HeldOut:
-    """Asynchronous servers, each cluster on its own; two figures are fitted to each."""
-    rows: list[_Row] = []
-    hidden, clusters = 0, 0
-    for _, own in pd.read_csv(FOLDER / "cm_dare.csv").groupby(["cluster", "model"], sort=False):
-        workers, steps = own["workers"].to_numpy(), (own["workers"] / own["steps_per_s"]).to_numpy()
-        seen, unseen = np.isin(workers, fitted), ~np.isin(workers, fitted)
-        if fitted[-1] != SMALL:
-            unseen &= workers > 2
-        demand, step = _queue(workers[seen], steps[seen])
-        inner = workers[seen] < workers[seen].max()
-        _, fewer = _queue(workers[seen][inner], steps[seen][inner])
-        missed = math.log(fewer(int(workers[seen].max())) / steps[seen][-1])
-        rows += _compared(workers, steps, seen, unseen, step, missed, free=2)
-        clusters += 1
-        hidden += demand * fitted[-1] / steps[seen][-1] < _HIDDEN_BELOW
-    unknown = f"the busiest station, in {hidden} of {clusters} clusters: it is used too little"
+    """Asynchronous servers, each cluster on its own; two figures are fitted to each.
+
+    How much runs differ, the distances from all fits together tell: a cluster has a run per row.
+    """
+    found = [
+        _cluster(own, fitted)
+        for _, own in pd.read_csv(FOLDER / "cm_dare.csv").groupby(["cluster", "model"], sort=False)
+    ]
+    noise = _noise([each.errors for each in found], free=2)
+    rows = [row for each in found for row in _compared(each, noise)]
+    hidden = sum(each.is_hidden for each in found)
+    unknown = f"the busiest station, in {hidden} of {len(found)} clusters: it is used too little"
     return _summed("asynchronous servers (CM-DARE)", rows, fitted, unknown if hidden else "")
+
+
+def _cluster(own: pd.DataFrame, fitted: Sequence[int]) -> _Fitted:
+    workers, steps = own["workers"].to_numpy(), (own["workers"] / own["steps_per_s"]).to_numpy()
+    seen, unseen = np.isin(workers, fitted), ~np.isin(workers, fitted)
+    if fitted[-1] != SMALL:
+        unseen &= workers > 2
+    demand, step = _queue(workers[seen], steps[seen])
+    inner = workers[seen] < workers[seen].max()
+    _, fewer = _queue(workers[seen][inner], steps[seen][inner])
+    return _Fitted(
+        workers=workers,
+        steps=steps,
+        seen=seen,
+        unseen=unseen,
+        step=step,
+        missed=math.log(fewer(int(workers[seen].max())) / steps[seen][-1]),
+        is_hidden=bool(demand * fitted[-1] / steps[seen][-1] < _HIDDEN_BELOW),
+    )
 
 
 def _queue(workers: Floats, steps: Floats) -> tuple[float, _Step]:
@@ -140,8 +180,15 @@ def _rings() -> HeldOut:
             lone, size = float(alone[batch]), int(str(batch))
             counts = np.concatenate([[1], each["nodes"].to_numpy()])
             steps = np.concatenate([[lone], each["step_s"].to_numpy()])
-            of = _of_batch(step, size)
-            rows += _compared(counts, steps, counts <= SMALL, counts > SMALL, of, missed)
+            made = _Fitted(
+                workers=counts,
+                steps=steps,
+                seen=counts <= SMALL,
+                unseen=counts > SMALL,
+                step=_of_batch(step, size),
+                missed=missed,
+            )
+            rows += _compared(made, _noise([made.errors]))
     unknown = "the spread of steps, which is assumed (5 %), and how much of a step can overlap"
     return _summed("all-reduce (Pollux)", rows, (1, 2, 3, SMALL), unknown)
 
@@ -196,29 +243,27 @@ def _fitted(
     return best(vector, start, max(NOISE, float(errors(vector).mean())))[1]
 
 
-def _compared(
-    workers: Floats,
-    steps: Floats,
-    seen: Truths,
-    unseen: Truths,
-    step: _Step,
-    missed: float,
-    free: int = 0,
-) -> Iterator[_Row]:
-    """Rows that were not fitted, with the interval that a hold-out among the others gives.
+def _noise(errors: Sequence[Sequence[float]], free: int = 0) -> float:
+    """Of a run, from the distances of runs from their fits.
 
     Args:
-        free: figures that were fitted to these rows alone, which are nearer to the fit for it.
+        errors: of each fit.
+        free: figures of each, to which its runs are nearer for it.
     """
+    squares = sum(each**2 for own in errors for each in own)
+    return max(NOISE, math.sqrt(squares / max(1, sum(len(own) - free for own in errors))))
+
+
+def _compared(made: _Fitted, noise: float) -> Iterator[_Row]:
+    """Rows that were not fitted, with the interval that a hold-out among the others gives."""
+    workers, steps, seen, unseen = made.workers, made.steps, made.seen, made.unseen
     curves = baselines(workers[seen], steps[seen])
     most = float(workers[seen].max())
-    known = [math.log(step(int(n)) / t) for n, t in zip(workers[seen], steps[seen], strict=True)]
-    noise = max(NOISE, math.sqrt(sum(each**2 for each in known) / max(1, len(known) - free)))
     for count, measured in zip(workers[unseen], steps[unseen], strict=True):
-        predicted = step(int(count))
+        predicted = made.step(int(count))
         growth = 1.0 + max(0.0, math.log2(count / most))
-        sides = [SIDE * size * growth for size in (noise, max(noise, abs(missed)))]
-        slower, faster = (sides[1], sides[0]) if missed < 0 else (sides[0], sides[1])
+        sides = [SIDE * size * growth for size in (noise, max(noise, abs(made.missed)))]
+        slower, faster = (sides[1], sides[0]) if made.missed < 0 else (sides[0], sides[1])
         off = math.log(measured / predicted)
         yield _Row(
             workers=int(count),
