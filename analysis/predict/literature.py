@@ -248,10 +248,10 @@ def _noise(errors: Sequence[Sequence[float]], free: int = 0) -> float:
 
     Args:
         errors: of each fit.
-        free: figures of each, to which its runs are nearer for it.
+        free: figures of each, with which a fit by least absolute errors goes through so many runs.
     """
-    squares = sum(each**2 for own in errors for each in own)
-    return max(NOISE, math.sqrt(squares / max(1, sum(len(own) - free for own in errors))))
+    sizes = sum(abs(each) for own in errors for each in own)
+    return max(NOISE, sizes / max(1, sum(len(own) - free for own in errors)))
 
 
 def _compared(made: _Fitted, noise: float) -> Iterator[_Row]:
