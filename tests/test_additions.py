@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ps_allreduce.point.strategies.base import Strategy, StrategySide
-from ps_allreduce.point.wire import GRPC
+from ps_allreduce.point.wire import TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class PlainAllReduce(Strategy):
     @property
     def transport(self) -> str:
         """TensorFlow's own."""
-        return GRPC
+        return TCP
 '''
 
 BACKEND = '''"""The backend of PlainAllReduce."""

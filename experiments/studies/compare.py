@@ -4,8 +4,8 @@ Axes: every strategy x workers, and for synchronous servers two placements: roun
 TensorFlow places variables by itself, and the most balanced other one, which need not be the
 fastest.  Asynchronous servers, which train in another way, have the most balanced.  There are as
 many servers as workers, or as hosts that are named for servers, unless stated.  Then, at the most
-workers, Horovod where it is installed (over Gloo, so it is compared apart), and TensorFlow as it
-ships: its servers and its all-reduce.  In the profile standard also its servers with 8 steps per
+workers, Horovod where it is installed, one of the all-reduce settings, and TensorFlow as it ships:
+its servers and its all-reduce.  In the profile standard also its servers with 8 steps per
 dispatch and with joined rounds, and its all-reduce with RING.
 
 Method: all points share one machine, one model and one batch per worker.  Where servers have hosts

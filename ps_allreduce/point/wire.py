@@ -87,13 +87,14 @@ class Collective(StrEnum):
     AUTO = "auto"
 
 
-#: TensorFlow moves tensors between tasks by gRPC unless a collective brings its own way.
-GRPC = "grpc"
+#: TensorFlow moves tensors between tasks by gRPC unless a collective brings its own way, and
+#: Horovod by Gloo: both from memory of processors over sockets of TCP (decision 0023).
+TCP = "tcp"
 
 #: AUTO takes NCCL where every worker has a GPU: which one is unknown beforehand.
-TRANSPORT_OF = {Collective.RING: GRPC, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
+TRANSPORT_OF = {Collective.RING: TCP, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
 
 
 def transport_text(carrier: str, gradients: WireType) -> str:
-    """`grpc`, or `grpc in float16` where gradients do not travel in float32."""
+    """`tcp`, or `tcp in float16` where gradients do not travel in float32."""
     return carrier if gradients is WireType.FLOAT32 else f"{carrier} in {gradients}"

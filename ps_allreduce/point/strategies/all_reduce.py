@@ -14,6 +14,7 @@ from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySettings, StrategySide
 from ps_allreduce.point.wire import (
+    TCP,
     TRANSPORT_OF,
     WIRE_SETTINGS,
     Collective,
@@ -148,7 +149,7 @@ class Horovod(Strategy):
     @property
     def transport(self) -> str:
         """What carries the gradients."""
-        return "gloo"
+        return TCP
 
     def title_parts(self) -> list[str]:
         """What is not at its default."""

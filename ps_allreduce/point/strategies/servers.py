@@ -18,7 +18,7 @@ from ps_allreduce.point.strategies.base import (
     StrategySettings,
     StrategySide,
 )
-from ps_allreduce.point.wire import GRPC, Wire, transport_text
+from ps_allreduce.point.wire import TCP, Wire, transport_text
 from ps_allreduce.serialization import changed_parts
 
 #: More would only make a run's last dispatch longer than its window.
@@ -63,7 +63,7 @@ class ParameterServers(LookingUp):
     @property
     def transport(self) -> str:
         """TensorFlow's gRPC."""
-        return transport_text(GRPC, self.wire.gradients)
+        return transport_text(TCP, self.wire.gradients)
 
     def title_parts(self) -> list[str]:
         """Servers and placement, and what is changed."""

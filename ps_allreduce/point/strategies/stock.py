@@ -29,7 +29,7 @@ from ps_allreduce.point.strategies.base import (
     StrategySide,
 )
 from ps_allreduce.point.strategies.servers import AsynchronousServers, check_steps_per_dispatch
-from ps_allreduce.point.wire import GRPC, TRANSPORT_OF, UNBUCKETED, Collective, Wire
+from ps_allreduce.point.wire import TCP, TRANSPORT_OF, UNBUCKETED, Collective, Wire
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.serialization import LATER, changed_parts
 
@@ -116,7 +116,7 @@ class StockServers(Stock):
     @property
     def transport(self) -> str:
         """TensorFlow's gRPC."""
-        return GRPC
+        return TCP
 
     def title_parts(self) -> list[str]:
         """Servers, and what is changed."""

@@ -73,7 +73,7 @@ def test_a_run_with_servers(tmp_path: Path) -> None:
         "layout": "dedicated",
         "ps_per_host": "2",
         "coordinator": "first_worker",
-        "transport": "grpc",
+        "transport": "tcp",
         "global_batch": "32",
         "precision": "float32",
         "optimizer": "sgd_momentum",
@@ -183,16 +183,16 @@ MIXED = Workload(precision=Precision.MIXED_BFLOAT16)
     [
         (
             make_experiment(SynchronousServers, 2, wire=BUCKETS),
-            "500000,500000,2,float16,false,0,,float32,grpc in float16",
+            "500000,500000,2,float16,false,0,,float32,tcp in float16",
         ),
-        (make_experiment(AllReduce, 2), ",,,float32,false,,,float32,grpc"),
+        (make_experiment(AllReduce, 2), ",,,float32,false,,,float32,tcp"),
         (make_experiment(Single, workload=MIXED), ",,,,,,,mixed_bfloat16,"),
         *(
             (
                 make_experiment(
                     AsynchronousServers, 2, staleness=bound, steps_per_dispatch=2, wire=BUCKETS
                 ),
-                f"500000,500000,2,float16,false,{cell},2,float32,grpc in float16",
+                f"500000,500000,2,float16,false,{cell},2,float32,tcp in float16",
             )
             for bound, cell in ((None, ""), (4, "4"))
         ),

@@ -173,9 +173,9 @@ def test_collectives_but_ring_use_packs() -> None:
         AllReduce(collective=Collective.AUTO)
 
 
-def test_gradients_are_carried_by_grpc_or_by_the_collective() -> None:
-    assert SynchronousServers().transport == AllReduce().transport == "grpc"
-    assert AllReduce(sending=Wire(gradients=WireType.FLOAT16)).transport == "grpc in float16"
+def test_gradients_are_carried_by_tcp_or_by_the_collective() -> None:
+    assert SynchronousServers().transport == AllReduce().transport == "tcp"
+    assert AllReduce(sending=Wire(gradients=WireType.FLOAT16)).transport == "tcp in float16"
     assert AllReduce.of(StrategySettings(collective=Collective.NCCL)).transport == "nccl"
     assert AllReduce.of(StrategySettings(collective=Collective.AUTO)).transport == "auto"
 

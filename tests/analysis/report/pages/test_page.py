@@ -140,7 +140,7 @@ def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     assert page.text[:2] == [
         "Sweep compare: parameter servers or all-reduce?",
         "All-reduce is 2.00x [2.00, 2.00] faster than the parameter-server setting "
-        "(ps_sync, round_robin) at 2 workers (1 host, grpc), 3 launches each.",
+        "(ps_sync, round_robin) at 2 workers (1 host, tcp), 3 launches each.",
     ]
     numbers = ["200 [190.3, 210.2]", "99.99 [95.14, 105.1]", "2.00 [2.00, 2.00]"]
     assert page.text[3:8:2] == numbers

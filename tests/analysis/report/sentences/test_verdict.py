@@ -35,7 +35,7 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
     found = said({RING: times(1.8), SYNC: times(0.5), EVEN: times(1.0)})
     assert found.headline == (
         "All-reduce is 1.80x [1.80, 1.80] faster than the best parameter-server setting "
-        "(ps_sync, partitioned) at 2 workers (1 host, grpc), 3 launches each."
+        "(ps_sync, partitioned) at 2 workers (1 host, tcp), 3 launches each."
     )
     assert (
         "Per worker core: all-reduce 90 images/s (2 worker cores), synchronous parameter servers "
@@ -52,25 +52,25 @@ def test_allreduce_is_faster_than_the_best_of_two_settings() -> None:
         pytest.param(
             {RING: times(1.0), SYNC: times(2.0)},
             "The parameter-server setting (ps_sync, round_robin) is 2.00x [2.00, 2.00] faster than "
-            "all-reduce at 2 workers (1 host, grpc), 3 launches each.",
+            "all-reduce at 2 workers (1 host, tcp), 3 launches each.",
             id="the faster side comes first",
         ),
         pytest.param(
             {RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}},
-            "Undecided between all-reduce and ps_sync, round_robin at 2 workers (1 host, grpc), 3 "
+            "Undecided between all-reduce and ps_sync, round_robin at 2 workers (1 host, tcp), 3 "
             "launches each (ratio 1.0",
             id="undecided",
         ),
         pytest.param(
             {RING: times(1.01), SYNC: times(1.0)},
-            "Equal within 3 % are all-reduce and ps_sync, round_robin at 2 workers (1 host, grpc), "
+            "Equal within 3 % are all-reduce and ps_sync, round_robin at 2 workers (1 host, tcp), "
             "3 launches each (ratio 1.01x [1.01, 1.01]).",
             id="equal",
         ),
         pytest.param(
             {RING: times(1.8, 2), SYNC: times(1.0, 2)},
             "No verdict: it takes three launches of each, and there are 2 of all-reduce and 2 of "
-            "ps_sync, round_robin at 2 workers (1 host, grpc).",
+            "ps_sync, round_robin at 2 workers (1 host, tcp).",
             id="two launches",
         ),
         pytest.param(

@@ -130,12 +130,12 @@ def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
     four, two = reduced(4).global_batch, reduced(2).global_batch
     assert found.headline == (
         "All-reduce is 1.58x [1.58, 1.58] faster than the parameter-server setting (ps_sync, "
-        f"round_robin) on 4 hosts (4 and 2 workers, global batch {four} and {two}, grpc), 3 "
+        f"round_robin) on 4 hosts (4 and 2 workers, global batch {four} and {two}, tcp), 3 "
         "launches each."
     )
     assert found.otherwise == (
         "At equal workers: The parameter-server setting (ps_sync, round_robin) is 1.20x "
-        "[1.20, 1.20] faster than all-reduce at 2 workers (4 and 2 hosts, grpc), 3 launches "
+        "[1.20, 1.20] faster than all-reduce at 2 workers (4 and 2 hosts, tcp), 3 launches "
         "each.",
     )
 
@@ -147,13 +147,13 @@ def test_beside_workers_equal_hosts_are_equal_workers(spread: Spread | None) -> 
     )
     found = told({ring: times(2.0), beside: times(1.0)})
     where = "1 host" if spread is None else "2 hosts"
-    assert f"at 2 workers ({where}, grpc)" in found.headline
+    assert f"at 2 workers ({where}, tcp)" in found.headline
     assert found.otherwise == ()
 
 
 def test_without_as_many_hosts_workers_are_equal_and_it_is_said() -> None:
     found = told({reduced(2): times(2.0), served(2, 1): times(1.0)})
-    assert "at 2 workers (2 and 3 hosts, grpc)" in found.headline
+    assert "at 2 workers (2 and 3 hosts, tcp)" in found.headline
     assert found.otherwise == (
         "That is at equal workers: the sides were not measured on equally many hosts, those of "
         "servers counted.",
