@@ -14,7 +14,7 @@ from ps_allreduce.point.strategies.base import (
     Servers,
     StrategySide,
 )
-from ps_allreduce.point.wire import GRPC, Wire, transport_text
+from ps_allreduce.point.wire import TCP, Wire, transport_text
 
 if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
@@ -57,7 +57,7 @@ class Hybrid(LookingUp):
     @property
     def transport(self) -> str:
         """TensorFlow's gRPC, of both; rows travel in float32."""
-        return transport_text(GRPC, self.wire.gradients)
+        return transport_text(TCP, self.wire.gradients)
 
     def title_parts(self) -> list[str]:
         """Servers, and what is changed."""
