@@ -13,6 +13,7 @@ from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    Horovod,
     NoCommunication,
     Single,
     SynchronousServers,
@@ -67,9 +68,10 @@ def test_a_single_worker_that_is_equal_is_told_as_such(results: Path) -> None:
     assert told.endswith("equal within 3 %, so for this model more hosts do not pay.")
 
 
-def test_the_best_is_of_what_the_report_compares(results: Path) -> None:
+def test_the_best_is_of_what_the_report_compares_and_needs_no_other_package(results: Path) -> None:
     faster = [
         make_experiment(AllReduce, 8),
+        make_experiment(Horovod, 2),
         with_wire(RING, Wire(gradients=WireType.FLOAT16)),
     ]
     save_all(results / "compare", *(runs(own, times(4.0)) for own in faster))
