@@ -70,7 +70,7 @@ def workers_text(count: int) -> str:
 
 
 def transports_label(first: str | None, second: str | None) -> str:
-    """`different transports (grpc, nccl)`; empty where both are the same."""
+    """`different transports (tcp, nccl)`; empty where both are the same."""
     return "" if first == second else f"different transports ({first}, {second})"
 
 

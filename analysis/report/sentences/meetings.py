@@ -120,7 +120,7 @@ def each_text(values: Sequence[int]) -> str:
 
 
 def where_text(row: Comparison) -> str:
-    """`at 2 workers (2 hosts, grpc)`: where both sides have as many, it is said once."""
+    """`at 2 workers (2 hosts, tcp)`: where both sides have as many, it is said once."""
     points = row.points
     hosts = _hosts_text(*(point.common("num_hosts") for point in points))
     workers = each_text([point.num_workers for point in points])
