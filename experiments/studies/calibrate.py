@@ -61,7 +61,7 @@ def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experim
 
 def _slowed(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
     """The same on slower links; nothing until their rate is chosen."""
-    rate = scope.network and scope.network.bits_per_s
+    rate = scope.network.bits_per_s if scope.network else None
     if scope.network is None or rate is None:
         return
     slow = replace(scope.network, bits_per_s=rate / LESS)
