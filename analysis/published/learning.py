@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
@@ -238,6 +239,9 @@ def _draw_curves(axes: Axes, task: _Task) -> None:
     if learning is not None and learning.target_loss is not None:
         axes.axhline(learning.target_loss, color="black", linestyle=":", linewidth=0.8)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_title(task.title, loc="left")
 
 
