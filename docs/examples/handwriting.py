@@ -12,7 +12,7 @@ FOLDS = 5
 #: When it has learned enough, and when that took too long.
 LEARNED = {
     "target_loss": 0.15,
-    "most_examples": 30_000,
+    "most_examples": 20_000,
     "evaluation_steps": 10,
     "evaluation_batches": 22,
 }
@@ -30,7 +30,7 @@ def build():
         ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.SGD(0.3), loss=loss)
+    model.compile(optimizer=keras.optimizers.SGD(0.2), loss=loss)
     return model
 
 

@@ -40,7 +40,7 @@ SEEDS = (1, 2, 3, 4, 5)
 SEARCHED_SEED = 101
 
 #: Learning rates of the search, times that of the model.
-RATES = (1 / 3, 1.0, 3.0)
+RATES = (0.5, 1.0, 2.0)
 
 #: Of a model: six strategies, on two kinds of links.
 LAUNCHES = 6 * (len(RATES) + 2 * len(SEEDS))
