@@ -56,8 +56,9 @@ class Family:
     @property
     def measured(self) -> tuple[Experiment, ...]:
         """Of every workload the point with the most workers and the fastest links."""
-        points = sorted((each.experiment for each in self.seen), key=_size)
-        return tuple({each.workload: each for each in points}.values())
+        points = [each.experiment for each in self.seen]
+        largest = {each.workload: each for each in sorted(points, key=_size)}
+        return tuple(largest[load] for load in dict.fromkeys(each.workload for each in points))
 
     @property
     def is_saturated(self) -> bool:

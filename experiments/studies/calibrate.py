@@ -60,13 +60,12 @@ def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experim
 
 
 def _slowed(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
-    """The same on slower links; nothing until their rate is chosen."""
-    rate = scope.network.bits_per_s if scope.network else None
-    if scope.network is None or rate is None:
-        return
-    slow = replace(scope.network, bits_per_s=rate / LESS)
+    """The same on slower links; none until a first look has chosen the rate of points."""
     for point in _sending(scope, workload, workers):
-        yield replace(point, network=slow)
+        network = point.network
+        if network is not None and network.bits_per_s is not None:
+            slow = replace(network, bits_per_s=network.bits_per_s / LESS)
+            yield replace(point, network=slow)
 
 
 STUDY = Study(

@@ -32,6 +32,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.base import Embeddings, Servers, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import EmulatedCompute, Workload
+from ps_allreduce.record.choices import rate_question
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import LOOKING_UP
 
@@ -85,6 +86,24 @@ def test_all_points_of_a_study_use_the_same_resources_and_workload(name: str) ->
     # TensorFlow as it ships chooses its threads itself.
     suite = [point for point in points if not point.strategy.as_shipped]
     assert len({point.resources for point in suite}) == 1
+
+
+def test_links_limit_a_part_of_what_calibrates() -> None:
+    unlimited = EmulatedNetwork(num_hosts=4, bits_per_s=None)
+    chosen = Choices(answers={rate_question(Workload().model.name): 40e6})
+    points = points_of("calibrate", (1, 4), launcher="emulated", spread=Spread(), network=unlimited)
+    assert {p.network for p in points} == {unlimited}
+    points = points_of(
+        "calibrate", (1, 4), launcher="emulated", spread=Spread(), network=unlimited, choices=chosen
+    )
+    slow = [p for p in points if p.network and p.network.bits_per_s == 10e6]
+    assert [p.strategy.kind for p in slow] == ["allreduce", "ps_sync", "ps_async"]
+    assert {p.num_workers for p in slow} == {4}
+    brief = [p for p in points_of("calibrate", (1, 4)) if p.workload != Workload()]
+    assert [(p.strategy.kind, p.num_workers) for p in brief][:2] == [
+        ("single", 1),
+        ("allreduce", 4),
+    ]
 
 
 def test_compare_holds_every_strategy_at_every_number_of_workers() -> None:
