@@ -158,7 +158,8 @@ def options_of(point: Experiment) -> str:
     What else was stated of input or of hosts has to be stated again.
     """
     columns = point.columns()
-    tuned = [name for name in TUNED if name in point.strategy.understands()]
+    rows = ("embeddings", "table_rows") if point.strategy.is_sparse else ()
+    tuned = [name for name in (*TUNED, *rows) if name in point.strategy.understands()]
     names = ("strategy", "num_workers", *tuned, "cores_per_worker", "threads_per_worker")
     values = {name: str(value) for name in names if (value := columns.get(name)) is not None}
     settings = [

@@ -15,13 +15,19 @@ import pytest
 
 from experiments import surroundings
 from experiments.sweep import folder, session
+from experiments.tuning.outcome import options_of
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.models.recommenders import RecommenderModel
+from ps_allreduce.point.optimizers import Sgd
+from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 from tests.experiments.conftest import Machine, run
 from tests.experiments.sweeps import records
-from tests.fakes import METRICS, FakeLauncher, bad_run, fit, ok_run
+from tests.fakes import METRICS, FakeLauncher, bad_run, fit, make_experiment, ok_run
 
 TUNE = ("tune", "--launcher", "local", "--minutes", "4")
 
@@ -146,6 +152,16 @@ def test_a_side_that_fails_altogether_is_told(
     )
     assert run(*TUNE) == 1
     assert "synchronous: no candidate could be run." in capsys.readouterr().out
+
+
+def test_options_of_rows_say_so() -> None:
+    load = Workload(model=RecommenderModel(), optimizer=Sgd())
+    settings: dict[str, Any] = {
+        "embeddings": Embeddings.SPARSE,
+        "table_rows": RowRule.HASH,
+        "workload": load,
+    }
+    assert "--embeddings sparse --table-rows hash" in options_of(make_experiment(**settings))
 
 
 def test_options_of_a_winner_make_the_same_experiment(
