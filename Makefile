@@ -200,17 +200,18 @@ docs: dev-tools
 	$(RUN) sphinx --quiet --fail-on-warning --builder html docs site
 
 check: lint docs
-	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow" $$ARGS
+	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow and not slurm" $$ARGS
 
-# Real tests run two at a time: they mostly wait, or import on one core. Tests that measure this machine
-# run alone, also after a failure of the others; only an interrupt (status 2) ends both. The longest file
-# begins first. -rs lists every skipped test with its reason.
+# Real tests run three at a time: they mostly wait, or import on one core. Tests that measure this machine
+# run alone, also after a failure of the others; only an interrupt (status 2) ends both. The longest files
+# begin first. -rs lists every skipped test with its reason.
 REAL = (tensorflow or slow)
+LONGEST = $(addprefix tests/real/test_,slurm.py export.py users_model.py)
 test: check
-	@set -f; status=0; "$$SUITE_PYTHON" -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs --durations=20 \
-		-m "$(REAL) and not timed" tests/real/test_slurm.py tests $$ARGS || status=$$?; \
+	@set -f; status=0; "$$SUITE_PYTHON" -m pytest -n 3 --dist loadfile --no-loadscope-reorder -rs --durations=20 \
+		-m "$(REAL) and not timed" $(LONGEST) tests/real $$ARGS || status=$$?; \
 	[ $$status -ne 2 ] || exit 2; \
-	"$$SUITE_PYTHON" -m pytest -rs --durations=20 -m "$(REAL) and timed" $$ARGS || status=$$?; exit $$status
+	"$$SUITE_PYTHON" -m pytest -rs --durations=20 -m "$(REAL) and timed" tests/real $$ARGS || status=$$?; exit $$status
 
 test-slurm: dev-tools
 	$(RUN) pytest -rs -m slurm $$ARGS

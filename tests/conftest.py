@@ -33,12 +33,22 @@ for _number in (signal.SIGINT, signal.SIGHUP):
 
 REQUIRE_ALL = "PS_ALLREDUCE_REQUIRE_ALL"
 
+REAL = Path(__file__).with_name("real")
+
 
 def skip_or_fail(reason: str) -> None:
     """Skip with a reason, or fail where nothing real may be skipped."""
     if os.environ.get(REQUIRE_ALL) == "1":
         pytest.fail(f"{reason} ({REQUIRE_ALL}=1: nothing may be skipped)")
     pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See that real tests are where `make test` looks for them."""
+    for item in items:
+        is_real = any(item.get_closest_marker(name) for name in ("tensorflow", "slow", "timed"))
+        if is_real and REAL not in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} is a real test: move it to tests/real")
 
 
 def need_module_of(strategy: type[AnyStrategy]) -> None:

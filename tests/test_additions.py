@@ -1,7 +1,7 @@
 """What docs/architecture.md says about adding something is true: a copy of the checkout with one of
 each, made with exactly the files that the page names, runs.
 
-Help, lists, a dry run and a report need no TensorFlow; the last test trains.
+Help, lists, a dry run and a report need no TensorFlow; tests/real/test_additions.py trains.
 """
 
 from __future__ import annotations
@@ -318,20 +318,3 @@ def test_a_report_has_the_figure_the_page_and_the_columns(checkout: Path) -> Non
     assert f"There were {summary.num_tasks.sum()} tasks." in report
     assert (checkout / "results/quick/number.png").stat().st_size > 1000
     assert (checkout / "results/quick/number.csv").read_text().startswith("points")
-
-
-@pytest.mark.tensorflow
-@pytest.mark.usefixtures("need_tensorflow")
-def test_one_of_each_runs_together(checkout: Path) -> None:
-    size = ["--image-size", "32", "--batch-per-worker", "2", "--workers", "1,2"]
-    words = ["--launcher", "here", "--model", "Linear", *size, "--half-life", "3"]
-    run(checkout, "experiments", "new-strategy", *words, "--allow-login-node")
-    run(checkout, "analysis", "report", "results/new-strategy")
-    summary = pd.read_csv(checkout / "results/new-strategy/summary.csv")
-    assert sorted(summary.strategy) == ["plain_allreduce", "single"]
-    assert set(summary.half_life.dropna()) == {3}
-    assert set(summary.status) == {"ok"}
-    assert set(summary.launcher) == {"here"}
-    assert set(summary.model) == {"Linear"}
-    report = (checkout / "results/new-strategy/report.html").read_text(encoding="utf-8")
-    assert "plain_allreduce" in report

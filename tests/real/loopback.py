@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -59,9 +59,13 @@ def loopback_bytes_per_step(
 
 
 def _bytes_sent() -> int:
-    """Of the child whose network is not ours, so far."""
+    """Of the child whose network is not ours, so far; a child that has just ended is none."""
     here = os.readlink("/proc/self/ns/net")
-    children = [Path(f"/proc/{child.pid}") for child in psutil.Process().children()]
-    (alone,) = (path for path in children if os.readlink(path / "ns/net") != here)
-    (loopback,) = (line for line in (alone / "net/dev").read_text().splitlines() if "lo:" in line)
+    alone = []
+    for child in psutil.Process().children():
+        with suppress(OSError):
+            if os.readlink(f"/proc/{child.pid}/ns/net") != here:
+                alone.append(Path(f"/proc/{child.pid}/net/dev").read_text())
+    (devices,) = alone
+    (loopback,) = (line for line in devices.splitlines() if "lo:" in line)
     return int(loopback.split(":")[1].split()[8])

@@ -89,13 +89,17 @@ def output_of(program: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def pid_of(task: str) -> int:
-    """The task's process: the one whose log is open under the task's name."""
-    name = task.replace(":", "-") + ".log"
+    """The task's process: the one that writes the log of its name."""
+    return pid_of_log(task.replace(":", "-") + ".log")
+
+
+def pid_of_log(name: str) -> int:
+    """The process below this one that writes a log; one that has just ended writes none."""
     for process in psutil.Process().children(recursive=True):
-        target = os.readlink(f"/proc/{process.pid}/fd/1")
-        if target.endswith(f"/{name}"):
-            return process.pid
-    raise AssertionError(f"no process of {task}")
+        with suppress(OSError):
+            if os.readlink(f"/proc/{process.pid}/fd/1").endswith(f"/{name}"):
+                return process.pid
+    raise AssertionError(f"nothing writes {name}")
 
 
 def when_measured(disturb: Callable[[], None]) -> Callable[[str], None]:

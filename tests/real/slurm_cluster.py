@@ -9,7 +9,6 @@ what is tested on the cluster is not known here.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import secrets
 import shlex
@@ -175,22 +174,15 @@ class SlurmCluster(Machines):
         ours = {name: text for name, text in os.environ.items() if not name.startswith("SLURM_")}
         return ours | {"PATH": SEARCH_PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
-    def words(self, words: Sequence[str], *, user: str | None = None) -> tuple[str, ...]:
+    def words(self, words: Sequence[str]) -> tuple[str, ...]:
         """A command as it is run on `login`; the process started becomes the command itself."""
         bind = ("unshare", "--mount", "sh", "-c", WITH_NAMES, "sh", str(self.folder / "hosts"))
-        ours = ("setpriv", "--pdeathsig=KILL")
-        if user is None:
-            return (*self.login.enter, *bind, *ours, "--", *words)
-        account = pwd.getpwnam(user)
-        identity = (f"--reuid={user}", f"--regid={account.pw_gid}", "--init-groups", "--")
-        home = ("env", f"HOME={account.pw_dir}", f"USER={user}", f"LOGNAME={user}")
-        return (*self.login.enter, *bind, *ours, *identity, *home, *words)
+        return (*self.login.enter, *bind, "setpriv", "--pdeathsig=KILL", "--", *words)
 
     def run(
         self,
         words: Sequence[str],
         *,
-        user: str | None = None,
         timeout_s: float = 60.0,
         **options: Any,
     ) -> subprocess.CompletedProcess[str]:
@@ -200,7 +192,7 @@ class SlurmCluster(Machines):
             subprocess.TimeoutExpired: it took too long, and was killed.
         """
         return subprocess.run(
-            self.words(words, user=user),
+            self.words(words),
             timeout=timeout_s,
             **{"capture_output": True, "check": False, **self._defaults, **options},
         )

@@ -81,18 +81,6 @@ def test_this_machine_is_well(own_tmp: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.timed
-@pytest.mark.usefixtures("namespaces")
-def test_a_host_with_a_slow_link_is_named(own_tmp: Path) -> None:
-    done = doctor(own_tmp, *FOUR_HOSTS, "--slow-host", "2", "--slow-bandwidth", "100mbit")
-    assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
-    found = " ".join(lines_of(done.stdout, "links"))
-    assert "FAILURE  emulated2 sends " in found
-    assert done.stdout.splitlines()[-1] == "Better without: emulated2"
-    others = [line for line in done.stdout.splitlines() if "FAILURE" in line]
-    assert len(others) == 1, done.stdout
-
-
 @pytest.mark.usefixtures("namespaces")
 def test_every_host_builds_a_users_model(tmp_path: Path) -> None:
     model = ("--model", "docs/examples/clicks.py:build", "--model-arg", "width=8")

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pytest
 
 from analysis.planning.choice import MeasuredSetting
@@ -40,6 +42,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.variables import RunWeights
 from tests.fakes import make_record
 from tests.real.gate import train
 from tests.real.points import OWN, launch, point
@@ -119,8 +122,8 @@ def _started(*words: str) -> subprocess.Popen[str]:
     )
 
 
-def _weights(folder: Path, step: int = STEPS) -> Weights:
-    with np.load(folder / f"step-{step:09d}.npz", allow_pickle=False) as archive:
+def _weights(folder: Path) -> Weights:
+    with np.load(folder / f"step-{STEPS:09d}.npz", allow_pickle=False) as archive:
         return [archive[name] for name in sorted(archive.files) if name.startswith("value/")]
 
 
@@ -129,9 +132,9 @@ def _distance(one: Weights, other: Weights) -> float:
     return float(np.sqrt(sum(squares)))
 
 
-def _deviation(weights: Weights, others: Weights, earlier: Weights) -> float:
-    """Their distance, over what the steps after some earlier weights have changed."""
-    return _distance(weights, others) / _distance(weights, earlier)
+def _deviation(weights: Weights, measured: RunWeights) -> float:
+    """Their distance from those of a measurement, over the way that it trained."""
+    return _distance(weights, measured.final) / _distance(measured.final, measured.initial)
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +207,7 @@ def _on_hosts(folder: Path, site: EmulatedSite) -> list[tuple[str, ...]]:
 POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
     "rows in a ring": ("local", AllReduce, 2, {"embeddings": Embeddings.SPARSE}),
     "servers on hosts": ("emulated", SynchronousServers, 2, {}),
+    "plain TensorFlow": ("local", StockAllReduce, 2, {}),
     "alone": ("local", Single, 1, {}),
     "text in packs on hosts": (
         "emulated",
@@ -217,13 +221,16 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
         1,
         {"embeddings": Embeddings.SPARSE, "table_rows": RowRule.HASH},
     ),
-    "plain TensorFlow": ("local", StockAllReduce, 2, {}),
     "files": ("local", AllReduce, 2, {"workload": Workload(data=Digits(), batch_per_worker=4)}),
 }
 
 
+#: Of these, trainings that are ended and go on: each keeps other values of optimizers.
+IN_PARTS = ("all-reduce", "servers on hosts", "plain TensorFlow")
+
+
 @pytest.mark.parametrize("name", POINTS)
-def test_a_training_in_two_parts_makes_the_weights_of_the_measurement(
+def test_a_training_also_in_two_parts_makes_the_weights_of_the_measurement(
     name: str, place_of: PlaceOf, own_data: Path, tmp_path: Path
 ) -> None:
     where, strategy, workers, settings = POINTS[name]
@@ -231,17 +238,16 @@ def test_a_training_in_two_parts_makes_the_weights_of_the_measurement(
     experiment = _point(strategy, workers, **settings, **place.settings)
     trained = train(place.launcher, experiment, tmp_path)
     folder = _export(experiment, place, own_data, tmp_path / "mine")
-    words = ["--checkpoint-every", str(EARLIER), "--folder", str(tmp_path / "parts")]
-    first = place.run(folder, *words, "--steps-per-epoch", str(EARLIER))
-    earlier = _weights(tmp_path / "parts", EARLIER)
-    second = place.run(folder, *words, "--steps-per-epoch", str(STEPS))
-    assert "Going on from" not in first
-    assert "Going on from" in second
-    in_parts = _weights(tmp_path / "parts")
-    assert _deviation(in_parts, trained.weights.final, earlier) < TOLERANCE
+    words = ["--checkpoint-every", str(EARLIER), "--folder", str(tmp_path / "kept")]
+    if name in IN_PARTS:
+        first = place.run(folder, *words, "--steps-per-epoch", str(EARLIER))
+        assert "Going on from" not in first
+    last = place.run(folder, *words, "--steps-per-epoch", str(STEPS))
+    assert ("Going on from" in last) is (name in IN_PARTS)
+    assert _deviation(_weights(tmp_path / "kept"), trained.weights) < TOLERANCE
     if experiment.workload is OWN:
-        assert "validation  " in second
-        assert "kind_accuracy" in second
+        assert "validation  " in last
+        assert "kind_accuracy" in last
     assert (folder / "final.keras").exists()
     if experiment.workload is TEXT:
         _load(folder)
@@ -288,24 +294,25 @@ def test_a_training_that_is_asked_to_end_saves_first_and_a_lost_task_ends_all(
     (saved,) = (folder / "checkpoints").glob("step-*.npz")
     running = _started(str(folder / "launch.sh"), *ENDLESS)
     _until_step(running, int(saved.stem.partition("-")[2]) + 1)
-    children = subprocess.run(
-        ["pgrep", "--parent", str(running.pid)], capture_output=True, text=True, check=True
-    )
-    victims = [pid for pid in map(int, children.stdout.split()) if _is_worker_1(pid)]
-    os.kill(victims[0], signal.SIGKILL)
+    children = psutil.Process(running.pid).children()
+    (victim,) = filter(_is_worker_1, children)
+    victim.kill()
     output, _ = running.communicate(timeout=120)
     assert running.returncode == 1
     assert "ended with status" in output
-    assert not any(Path(f"/proc/{pid}").exists() for pid in map(int, children.stdout.split()))
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
 
 
-def _is_worker_1(pid: int) -> bool:
-    environment = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
-    return '"task": {"type": "worker", "index": 1}' in environment
+def _is_worker_1(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        task = process.environ().get("TF_CONFIG", "")
+        return '"task": {"type": "worker", "index": 1}' in task
+    return False
 
 
-#: Launches of either.  On two noisy cores they differ by a fifth: this finds gross losses only.
-PAIRS, NEAR = 2, 0.35
+#: On two noisy cores launches differ by a fifth: this finds gross losses only.
+NEAR = 0.35
 
 WINDOW = Measurement(warmup=FixedWarmup(least_steps=20, least_s=2.0), measured_s=4.0)
 
@@ -331,14 +338,10 @@ def test_a_training_is_as_fast_as_the_measurement(
     workload = Workload(batch_per_worker=32)
     experiment = _point(AllReduce, workload=workload, measurement=WINDOW)
     folder = _export(experiment, place, own_data, tmp_path / "mine")
-    ratios = []
-    for number in range(PAIRS):
-        run = launch(place.launcher, experiment)
-        assert run.metrics is not None, run.reason
-        steps = round(12 * run.metrics.examples_per_sec / experiment.global_batch)
-        words = ("--steps-per-epoch", str(steps), "--folder", str(tmp_path / str(number)))
-        ratios.append(_rate(place.run(folder, *words)) / run.metrics.examples_per_sec)
+    run = launch(place.launcher, experiment)
+    assert run.metrics is not None, run.reason
+    steps = round(12 * run.metrics.examples_per_sec / experiment.global_batch)
+    ratio = _rate(place.run(folder, "--steps-per-epoch", str(steps))) / run.metrics.examples_per_sec
     with capsys.disabled():
-        shown = ", ".join(f"{ratio:.3f}" for ratio in ratios)
-        print(f"\nrates of training over measurement: {shown}")
-    assert abs(float(np.mean(ratios)) - 1) < NEAR
+        print(f"\nrate of training over measurement: {ratio:.3f}")
+    assert abs(ratio - 1) < NEAR

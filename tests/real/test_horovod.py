@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,14 @@ PATIENCE_S = 200.0
 
 @pytest.fixture
 def address() -> str:
-    """Where the processes can meet."""
+    """Where the processes can meet: at a port that the kernel gives nobody until they are there."""
     if importlib.util.find_spec("horovod") is None:
         skip_or_fail("Horovod is not installed; 'make setup HOROVOD=1' builds it")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    for port in range(first - 1, first - 1000, -1):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return f"127.0.0.1:{port}"
+    raise AssertionError(f"no port below {first} is free")
 
 
 def variables(rank: int) -> dict[str, str]:

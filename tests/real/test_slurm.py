@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -106,18 +107,30 @@ def imports(found: Sequence[RunRecord], name: str) -> set[float | None]:
 
 def fork_server(cluster: SlurmCluster, name: str) -> psutil.Process:
     """The only fork server on a node, once one that was given up has ended."""
-    wait_for(lambda: len(fork_servers(cluster, name)) == 1, f"{name} has not one fork server")
-    return fork_servers(cluster, name)[0]
+    found: list[psutil.Process] = []
+
+    def is_one() -> bool:
+        found[:] = fork_servers(cluster, name)
+        return len(found) == 1
+
+    wait_for(is_one, f"{name} has not one fork server")
+    return found[0]
 
 
 def fork_servers(cluster: SlurmCluster, name: str) -> list[psutil.Process]:
     """Those on a node; the process that watches over each is the child of Slurm's own."""
     lines = cluster.processes(name)
-    steps = [psutil.Process(pid) for pid, line in lines.items() if line.startswith("slurmstepd")]
-    guards = [child for step in steps for child in step.children() if child.pid in lines]
-    return [
-        child for guard in guards if FORK_SERVER in lines[guard.pid] for child in guard.children()
-    ]
+    steps = [pid for pid, line in lines.items() if line.startswith("slurmstepd")]
+    guards = [child for step in steps for child in children_of(step)]
+    is_guard = [FORK_SERVER in lines.get(guard.pid, "") for guard in guards]
+    return [child for guard in compress(guards, is_guard) for child in children_of(guard.pid)]
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    """Of a process; one that has just ended has none."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children()
+    return []
 
 
 def nothing_is_left(cluster: SlurmCluster) -> None:
@@ -183,24 +196,33 @@ def train_taken_home(cluster: SlurmCluster, results: Path) -> None:
     assert (folder / "final.keras").exists()
 
 
-def test_ps_sweep_of_a_users_model_dedicated_inside_salloc_on_shared_nodes(
+def test_a_run_of_a_users_model_on_shared_nodes_has_copies_of_its_files(
     cluster: SlurmCluster, results: Path
 ) -> None:
-    arguments = "--layout dedicated --shared-nodes"
+    suite = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "experiments", "run-one"]
+    dedicated = [
+        "--strategy",
+        "ps_sync",
+        "--num-workers",
+        "2",
+        "--num-ps",
+        "1",
+        "--layout",
+        "dedicated",
+    ]
+    where = ["--launcher", "slurm", "--shared-nodes", "--results", str(results)]
     # The folder /tmp of every node is its own, so tasks have the copies only.
     with TemporaryDirectory(dir="/tmp") as folder:
         model = write_model(Path(folder))
-        words = make("ps-sweep", results, arguments, "NUM_PS=1", f"MODEL={model}")
+        words = [*suite, *dedicated, *where, "--model", model]
         run(cluster, ["salloc", "--nodes=3", "--ntasks-per-node=1", *words])
-    found = records(results, "ps-sweep")
-    assert statuses(found) == {Status.OK: 4}
-    (own,) = {record.experiment.workload.model for record in found}
+    (served,) = records(results, "run-one")
+    assert served.status is Status.OK
+    own = served.experiment.workload.model
     assert isinstance(own, OwnModel)
     assert own.name == model
     copies = own.folder(results / "data")
     assert {path.name for path in copies.iterdir()} == {"mine.py", "blocks.py", "files.json"}
-    assert len(imports(found, "n8")) == 4  # every run has a step of its own
-    served = next(r for r in found if r.experiment.strategy.uses_servers)
     # The allocation's own order: sorted as text, n10 would come first.
     assert [host.name for host in served.hosts] == ["n8", "n9", "n10"]
     assert {task.task: task.host for task in served.tasks} == {
@@ -212,7 +234,7 @@ def test_ps_sweep_of_a_users_model_dedicated_inside_salloc_on_shared_nodes(
     nothing_is_left(cluster)
 
 
-def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
+def test_ps_sweep_survives_a_dead_node_and_a_killed_fork_server(
     cluster: SlurmCluster, results: Path
 ) -> None:
     words = make("ps-sweep", results, "--hosts 2 --exchange buckets", "NUM_PS=1")
@@ -228,19 +250,9 @@ def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
         return suite
 
     suite = start_and_wait(1)
-    job_id = next(r.job_id for r in records(results, "ps-sweep"))
-    cluster.output("scancel", str(job_id))
-    assert suite.wait(FOLLOWED_S) == MAKE_FAILED
-    cancelled = [r for r in records(results, "ps-sweep") if r.status is Status.INTERRUPTED]
-    (reason,) = (r.reason for r in cancelled)
-    # The suite in the job may first have seen that a fork server ended.
-    assert reason.endswith(f"job {job_id} was cancelled")
-
-    suite = start_and_wait(len(records(results, "ps-sweep")) + 1)
     cluster.kill("n9")
     assert suite.wait(FOLLOWED_S) == MAKE_FAILED
-    bad = [r for r in records(results, "ps-sweep") if r.status is not Status.OK]
-    lost = [r for r in bad if r.run_id not in {one.run_id for one in cancelled}]
+    lost = [r for r in records(results, "ps-sweep") if r.status is not Status.OK]
     assert lost, statuses(records(results, "ps-sweep"))
     assert all("n9" in r.reason for r in lost), [r.reason for r in lost]
     cluster.start_node("n9")
@@ -249,13 +261,11 @@ def test_ps_sweep_survives_a_cancelled_job_a_dead_node_and_a_killed_fork_server(
     known = {r.run_id for r in records(results, "ps-sweep")}
     suite = start_and_wait(len(known))
 
-    def serves() -> bool:
-        with suppress(ValueError, psutil.NoSuchProcess):  # it may not be up yet
-            return bool(fork_server(cluster, "n8").children())  # every run uses the first node
-        return False
-
     # With its tasks: between two runs it would be replaced, and nobody would be told.
-    wait_for(serves, "no task is started")
+    wait_for(
+        lambda: bool(children_of(fork_server(cluster, "n8").pid)),  # of which every run has one
+        "no task is started",
+    )
     fork_server(cluster, "n8").kill()
     assert suite.wait(FOLLOWED_S) == 0
     last = [r for r in records(results, "ps-sweep") if r.run_id not in known]

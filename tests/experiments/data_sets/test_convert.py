@@ -107,7 +107,6 @@ def test_a_disk_that_is_too_small_is_told_beforehand(
         converted("class-folders", source, tmp_path / "out")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_whenever_it_is_ended_the_same_command_goes_on(number: int, tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "out"

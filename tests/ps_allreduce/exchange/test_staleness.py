@@ -6,15 +6,24 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_allreduce.exchange.asynchronous import StalenessClock
+if TYPE_CHECKING:
+    from ps_allreduce.exchange.asynchronous import StalenessClock
 
 #: Seconds after which a thread that still waits is taken to wait.
 SOON = 0.1
+
+
+def clock_of(num_workers: int, bound: int) -> StalenessClock:
+    """TensorFlow comes with its module, so who only collects tests does not import it."""
+    from ps_allreduce.exchange.asynchronous import StalenessClock
+
+    return StalenessClock(num_workers, bound)
 
 
 @given(
@@ -28,7 +37,7 @@ def test_no_step_begins_too_early_and_all_end(
 ) -> None:
     dispatch = data.draw(st.integers(1, bound))
     pauses = data.draw(st.lists(st.sampled_from([0.0, 0.001]), min_size=4, max_size=4))
-    clock = StalenessClock(num_workers, bound)
+    clock = clock_of(num_workers, bound)
     ended = [0] * num_workers
     lock = Lock()
 
@@ -58,7 +67,7 @@ def run_all(drive: Callable[[int], None], num_workers: int) -> None:
 
 @pytest.mark.parametrize("bound", [1, 3])
 def test_the_bound_is_used_up(bound: int) -> None:
-    clock, waits, begun = StalenessClock(2, bound), Event(), []
+    clock, waits, begun = clock_of(2, bound), Event(), []
 
     def fast() -> None:
         for step in range(bound + 2):
@@ -80,7 +89,7 @@ def test_the_bound_is_used_up(bound: int) -> None:
 
 
 def test_those_who_wait_for_a_failed_worker_are_let_go() -> None:
-    clock = StalenessClock(2, 1)
+    clock = clock_of(2, 1)
     for _ in range(2):
         assert clock.begin(0, 1)
         clock.end(0, 1)
