@@ -105,9 +105,10 @@ def test_the_busiest_direction_of_the_busiest_link_counts() -> None:
     assert network_time_s(flows, rates | {"a": (125e6, 25e6)}) == pytest.approx(0.12)
 
 
-def test_stated_traffic_is_not_there_for_gradients() -> None:
-    free = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
-    busy = replace(free, traffic=(Traffic(bits_per_s=5e8, source=1, target=0),))
+@pytest.mark.parametrize(("source", "target"), [(1, 0), (1, 2), (2, 1)])
+def test_stated_traffic_is_not_there_for_gradients(source: int, target: int) -> None:
+    free = EmulatedNetwork(num_hosts=3, bits_per_s=1e9)
+    busy = replace(free, traffic=(Traffic(bits_per_s=5e8, source=source, target=target),))
     times = [
         nominal_network_s(replace(reduced(2), network=network, spread=Spread()), 10**8, 1e9)
         for network in (free, busy)

@@ -121,6 +121,7 @@ def test_an_interval_and_its_decision_agree_in_any_family(family: list[Contest])
         if decision.outcome in (Outcome.FASTER, Outcome.SLOWER):
             assert decision.p_value < 0.05
         assert decision.inverse().inverse().outcome is decision.outcome
+        assert decision.inverse().ends[1:] == (1 / decision.high, 1 / decision.low)
 
 
 def test_the_best_of_several_must_beat_every_rival() -> None:
@@ -192,3 +193,10 @@ def test_sweeps_that_end_once_they_are_narrow_miss_in_at_most_five_of_a_hundred(
         missed += not found.low <= 1.0 <= found.high
     # 3 % would miss if nobody looked; of 4,000 at 5 %, 227 is the 97.5 % point.
     assert 0.02 * sweeps < missed <= 227
+
+
+def test_another_setting_is_told_of_only_where_it_beats_every_rival() -> None:
+    noisy, clear, equal = comparison(1.3, 0.5), comparison(1.2, 0.01), comparison(1.0, 0.01)
+    for rivals, row in (((clear, clear), 1), ((clear, equal), 0)):
+        rates = Contest(comparisons=((noisy, noisy), rivals))
+        assert rates.showing(0.05).best[0] == row

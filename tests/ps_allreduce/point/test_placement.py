@@ -309,6 +309,7 @@ PLANNED = {0: {on(0): 40}, 1: {on(1): 40}, 2: {on(0): 40}}
         ({on(0): 40}, (120, 0), f"40 bytes on '{on(0)}'"),
         ({on(1): 20, on(0): 20}, (100, 20), f"20 bytes on '{on(1)}' and 20 bytes on '{on(0)}'"),
         ({on(1): 20}, (80, 20), f"20 bytes on '{on(1)}'"),
+        ({on(1): 40, on(0): 4}, (84, 40), f"40 bytes on '{on(1)}' and 4 bytes on '{on(0)}'"),
         ({on(11): 40}, (80, 0), "task:11"),
         ({"/job:worker/replica:0/task:1/device:CPU:0": 40}, (80, 0), "/job:worker"),
         ({"": 40}, (80, 0), "''"),

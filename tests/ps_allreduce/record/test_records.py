@@ -281,6 +281,7 @@ def test_a_new_folder_and_half_written_neighbours_hold_no_record(tmp_path: Path)
     ("name", "changes", "reason"),
     [
         ("0-0.json", {}, ""),
+        ("../of-another-point/0-0.json", {}, "0-0.json: the record is of run"),
         ("0-1.json", {}, r"0-1.json: the record is of run"),
         ("copy.json", {}, r"copy.json: the record is of run"),
         ("0-0.json", {"finished_at": "noon"}, "finished_at is not a time"),
@@ -292,6 +293,7 @@ def test_what_is_no_record_of_its_place_is_refused_with_the_reason(
 ) -> None:
     folder = tmp_path / "runs" / FULL.experiment_id
     folder.mkdir(parents=True)
+    (folder.parent / "of-another-point").mkdir()
     saved(folder, **changes).rename(folder / name)
     (path,) = iter_record_paths(tmp_path)
     read = read_run(path)

@@ -122,6 +122,9 @@ def test_workers_that_are_bound_to_each_other_may_not(changes: dict[str, Any]) -
     bound = make_experiment(measurement=SHORT, **changes)
     (problem,) = find_problems(bound, [result("chief:0")], uneven())
     assert "the workers made [4, 6]" in problem
+    three = concatenate([uneven(), make_steps(2, [1, 2, 3, 4, 5], FIVE_STEPS)])
+    (problem,) = find_problems(replace(bound, num_workers=3), [result("chief:0")], three)
+    assert "the workers made [4, 6, 5]" in problem
 
 
 @pytest.mark.parametrize(
