@@ -18,7 +18,7 @@ RENEW = "PS_ALLREDUCE_RENEW_GOLDENS"
 #: Lines of a difference that are shown of each file.
 MOST_LINES = 40
 
-HOW = f"If it is meant to change: {RENEW}=1 python -m pytest tests/goldens, then read git diff."
+HOW = f"If it is meant to change: {RENEW}=1 with the same command, then read git diff."
 
 
 def check(texts: Mapping[str, str]) -> None:

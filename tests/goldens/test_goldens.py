@@ -52,11 +52,22 @@ DRY_RUNS = {
 
 EXPORTS = {"servers": Start.SLURM}
 
+#: What tests of rooms hold sentences of.
+SENTENCES = (
+    *("cells", "doctor", "refusals", "texts"),
+    *(f"published/{name}" for name, study in STUDIES.items() if study.small),
+    *(
+        f"verdict/{group}"
+        for group in ("sides", "as_shipped", "transports", "models", "circumstances", "losses")
+    ),
+)
+
 NAMES = {
     *(f"sweeps/{n}/{file}" for n in SWEEPS for file in ("summary.csv", "report.txt", "screen.txt")),
     *(f"identities/{name}.txt" for name in STUDIES),
     *(f"dry_runs/{name}.txt" for name in DRY_RUNS),
     *(f"exports/{name}.txt" for name in EXPORTS),
+    *(f"sentences/{name}.txt" for name in SENTENCES),
 }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.data.cases import Case
-from analysis.published.beside import CURVE, P2, PIZ_DAINT, table_beside
+from analysis.published.beside import CURVE, P2, PIZ_DAINT
 from analysis.published.claix import CLAIX, PATCHES
 from analysis.published.embeddings import EMBEDDINGS, crossing
 from analysis.published.incast import INCAST
@@ -21,7 +20,7 @@ from analysis.published.network import NETWORK, device_name
 from analysis.published.osu import OSU
 from analysis.published.pcad import PCAD
 from analysis.published.storage import STORAGE
-from analysis.published.study import PublishedStudy
+from analysis.published.study import PublishedStudy, Shown
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import ExampleForm, Pipeline
@@ -61,6 +60,7 @@ from tests.analysis.builders import (
     times,
 )
 from tests.fakes import make_experiment
+from tests.goldens import golden
 
 
 def emulated(
@@ -83,7 +83,8 @@ def on_hosts(point: Experiment, bits_per_s: float, per_host: int = 1) -> Experim
     )
 
 
-def test_hosts_of_one_and_of_eight_workers_stand_beside_their_own_instances() -> None:
+def p2_cases() -> tuple[Case, ...]:
+    """Hosts of one and of eight workers, beside their own instances."""
     points = {
         (per_host, workers): on_hosts(
             make_experiment(Single, 1)
@@ -95,16 +96,7 @@ def test_hosts_of_one_and_of_eight_workers_stand_beside_their_own_instances() ->
         for per_host, workers in itertools.product((1, 8), (1, 8))
     }
     factors = {1: 1.0, 8: 4.0}
-    shown = P2.show(cases_of(*[runs(p, times(factors[n])) for (_, n), p in points.items()]))
-    by_host = {table.title.rpartition(" ")[2]: table.rows for table in shown.tables}
-    assert {*by_host} == {"1", "8"}
-    one, eight = (by_host[key].set_index("workers") for key in ("1", "8"))
-    assert one.loc["128", "efficiency there"] == "0.28"
-    assert eight.loc["128", "efficiency there"] == "0.85"
-    assert eight.loc["8", "real images cost there"] == "0.18"
-    assert str(one.loc["8", "here, round robin"]).startswith("0.50 [")
-    assert "here, partitioned" not in one
-    assert len(shown.figures) == 2
+    return cases_of(*[runs(p, times(factors[n])) for (_, n), p in points.items()])
 
 
 def network_cases() -> tuple[Case, ...]:
@@ -120,20 +112,6 @@ def network_cases() -> tuple[Case, ...]:
     return cases_of(*[runs(point, times(1.0)) for point in points])
 
 
-def test_devices_and_links_are_named_by_what_they_stand_for() -> None:
-    (table,) = NETWORK.show(network_cases()).tables
-    names = [tuple(row) for row in table.rows[["model, device", "link"]].to_numpy()]
-    assert names == [
-        ("ResNet50, V100", "1 Gbit/s"),
-        ("ResNet50, V100", "10 Gbit/s"),
-        ("ResNet50, V100, mixed precision", "1 Gbit/s"),
-        ("VGG16, emulated, 320 images/s", "1 Gbit/s"),
-    ]
-    assert [*table.rows["highest"]] == ["102"] * 4
-    # 4 workers of 64 images at 100 images/s.
-    assert {each.partition(" ")[0] for each in table.rows["step"]} == {"2560"}
-
-
 def behind_ports(strategy: type[AnyStrategy], buffer: int, control: str) -> Experiment:
     network = EmulatedNetwork(
         num_hosts=4, bits_per_s=2e8, congestion=control, port_buffer_bytes=buffer
@@ -141,7 +119,8 @@ def behind_ports(strategy: type[AnyStrategy], buffer: int, control: str) -> Expe
     return replace(on_hosts(make_experiment(strategy, 4), 2e8), network=network)
 
 
-def test_every_port_stands_beside_the_deepest_with_the_same_senders_and_control() -> None:
+def incast_cases() -> tuple[Case, ...]:
+    """Every port beside the deepest with the same senders and control."""
     factors = {
         behind_ports(AllReduce, 1 << 15, "cubic"): 0.9,
         behind_ports(AllReduce, 1 << 22, "cubic"): 1.0,
@@ -149,20 +128,7 @@ def test_every_port_stands_beside_the_deepest_with_the_same_senders_and_control(
         behind_ports(SynchronousServers, 1 << 22, "cubic"): 0.5,
         behind_ports(SynchronousServers, 1 << 15, "reno"): 0.2,
     }
-    shown = INCAST.show(cases_of(*[runs(p, times(f)) for p, f in factors.items()]))
-    (table,) = shown.tables
-    kept = {
-        (row["sent"].partition(",")[0], row["port"]): row["kept"].partition(" ")[0]
-        for _, row in table.rows.iterrows()
-    }
-    assert kept == {
-        ("all-reduce", "32 KiB"): "0.90",
-        ("all-reduce", "4.1943 MB"): "1.00",
-        ("ps_sync", "32 KiB"): "0.50",
-        ("ps_sync", "4.1943 MB"): "1.00",
-    }
-    assert "Reno and BBR not measured" in shown.sentences[-1]
-    assert len(shown.figures) == 1
+    return cases_of(*[runs(p, times(f)) for p, f in factors.items()])
 
 
 def towers(rows: int) -> Iterator[list[RunRecord]]:
@@ -187,20 +153,15 @@ def towers(rows: int) -> Iterator[list[RunRecord]]:
     yield runs(mixed, times(2000.0))
 
 
+def embeddings_cases() -> tuple[Case, ...]:
+    return cases_of(*[group for rows in (200, 800, 2000) for group in towers(rows)])
+
+
 def test_rows_and_whole_tables_cross_where_bytes_say_it() -> None:
-    cases = cases_of(*[group for rows in (200, 800, 2000) for group in towers(rows)])
-    shown = EMBEDDINGS.show(cases)
-    gather = shown.tables[0].rows.query("sent == 'all-reduce, rows'")
-    assert [*gather["share"]] == ["0.75", "0.19", "0.07"]
-    assert [each.partition(" ")[0] for each in gather["over whole tables"]] == [
-        "0.20",
-        "0.80",
-        "2.00",
-    ]
+    shown = EMBEDDINGS.show(embeddings_cases())
     # 3 x 320 x 136 bytes against 1.5 x 128 x 2 x rows: equal at 340 rows of each table.
     told = "equal to whole tables at 0.15 of the rows, by bytes at 0.44 (-66%)."
     assert shown.sentences[0] == f"all-reduce, rows (4 workers): {told}"
-    assert len(shown.figures) == 1
 
 
 def test_lines_cross_on_logarithmic_scales() -> None:
@@ -227,54 +188,18 @@ def pcad_cases(most_hosts: int = 3) -> tuple[Case, ...]:
     return cases_of(*groups)
 
 
-def test_times_of_an_epoch_and_models_of_them_are_shown() -> None:
-    shown = PCAD.show(pcad_cases())
-    times_, fits, *variances = shown.tables
-    rows = times_.rows.set_index(["model", "loop", "batch"])
-    assert str(rows.loc[("ResNet50", "ctl", "32"), "2 hosts"]).startswith("500 [")
-    assert [*rows.columns] == ["1 host", "2 hosts", "3 hosts"]
-    assert len(rows) == 12
-    assert [*fits.rows["model"]] == ["linear", "quadratic", "quadratic, of the logarithm"]
-    assert {*variances[0].rows["term"]} >= {"model", "loop x hosts", "residuals"}
-    assert "batch\N{SUPERSCRIPT TWO}" in {*variances[1].rows["term"]}
-    assert (
-        "ResNet50, ctl: an epoch on 3 hosts is so many times as fast as on 1 host: 3.00 ["
-        in (shown.sentences[2])
-    )
-    assert [figure.name for figure in shown.figures] == ["time-of-an-epoch", "residuals"]
+def lacking(*batches: int) -> Sequence[Case]:
+    """Without some batches of one model, in one loop, on the most hosts."""
 
-
-def test_missing_cells_are_left_out_of_what_more_hosts_bring() -> None:
-    def lacks(own: Experiment, batches: Collection[int]) -> bool:
+    def is_lacking(own: Experiment) -> bool:
         sync = own.strategy.as_shipped and own.num_workers == 3
         load = own.workload
         return sync and "ResNet50" in load.model.name and load.batch_per_worker in batches
 
-    def sentences(batches: Collection[int]) -> Sequence[str]:
-        cases = [
-            replace(case, points=tuple(p for p in case.points if not lacks(p.experiment, batches)))
-            for case in pcad_cases()
-        ]
-        return PCAD.show(cases).sentences
-
-    assert "ResNet50, sync: an epoch on 3 hosts is so many" in sentences([32])[3]
-    assert "with a batch of 32" not in sentences([32])[3]
-    assert sentences([32, 64, 100])[3] == (
-        "ResNet50, sync: no batch was measured on 1 host and on 3 hosts."
-    )
-
-
-def test_few_settings_fit_no_model_and_say_so() -> None:
-    shown = PCAD.show(pcad_cases(most_hosts=1))
-    assert shown.sentences == ["Too few settings were measured to fit models of the time."]
-    assert len(shown.tables) == 1
-
-
-@pytest.mark.parametrize(("study", "tables"), [(NETWORK, 0), (PCAD, 0), (P2, 1)])
-def test_a_sweep_without_a_launch_has_no_figure(study: PublishedStudy, tables: int) -> None:
-    failed = on_hosts(make_experiment(AllReduce, 2), 1e9)
-    shown = study.show(cases_of(runs(failed, {0: None})))
-    assert (len(shown.tables), len(shown.figures)) == (tables, 0)
+    return [
+        replace(case, points=tuple(p for p in case.points if not is_lacking(p.experiment)))
+        for case in pcad_cases()
+    ]
 
 
 def records(place: str | None = "/data/a") -> RecordFiles:
@@ -300,7 +225,7 @@ def reading(data: Data, pipeline: Pipeline | None = None) -> Experiment:
     return on_hosts(make_experiment(AllReduce, 2, workload=load), 1e9)
 
 
-def test_every_way_to_read_is_held_against_synthetic_images() -> None:
+def storage_cases() -> tuple[Case, ...]:
     bad = Pipeline(parallel_reads=1, parallel_maps=1, prefetch=0)
     factors = {
         reading(Synthetic()): 1.0,
@@ -308,20 +233,7 @@ def test_every_way_to_read_is_held_against_synthetic_images() -> None:
         reading(records(), bad): 0.5,
         reading(loose()): 0.8,
     }
-    shown = STORAGE.show(cases_of(*[runs(p, times(f)) for p, f in factors.items()]))
-    (table,) = shown.tables
-    relative = dict(zip(table.rows["input"], table.rows["relative"], strict=True))
-    assert {name: text.partition(" ")[0] for name, text in relative.items()} == {
-        "TFRecord files": "0.90",
-        "TFRecord files, badly set": "0.50",
-        "loose images": "0.80",
-    }
-    assert {*table.rows["model, device"]} == {"ResNet50, V100"}
-    assert shown.sentences == [
-        "ResNet50, V100: means of 0.90 [0.90, 0.90] from TFRecord files to 0.50 [0.50, 0.50] from "
-        "TFRecord files, badly set, of the rate with synthetic images."
-    ]
-    assert len(shown.figures) == 1
+    return cases_of(*[runs(p, times(f)) for p, f in factors.items()])
 
 
 def test_files_at_two_places_are_two_experiments_only_where_places_are_compared() -> None:
@@ -330,7 +242,7 @@ def test_files_at_two_places_are_two_experiments_only_where_places_are_compared(
     assert reading(moved).experiment_id == reading(records(None)).experiment_id
 
 
-def test_what_real_images_cost_stands_beside_what_they_cost_there() -> None:
+def with_real_images() -> tuple[Case, ...]:
     def served(data: Data) -> Experiment:
         load = replace(emulated("InceptionV3", 64, 1.0, 32), data=data)
         point = make_experiment(
@@ -338,15 +250,7 @@ def test_what_real_images_cost_stands_beside_what_they_cost_there() -> None:
         )
         return on_hosts(point, 1e8)
 
-    shown = PIZ_DAINT.show(
-        cases_of(runs(served(Synthetic()), times(1.0)), runs(served(records(None)), times(0.75)))
-    )
-    beside, cost = shown.tables
-    assert beside.rows["workers"].tolist()[:2] == ["1", "2"]
-    assert cost.title == "What real images cost"
-    (row,) = cost.rows.to_dict("records")
-    assert str(row["cost here"]).startswith("0.25 [")
-    assert row["cost there"] == "0.01"
+    return cases_of(runs(served(Synthetic()), times(1.0)), runs(served(records(None)), times(0.75)))
 
 
 def epoch(
@@ -380,26 +284,6 @@ def claix_cases() -> tuple[Case, ...]:
     )
 
 
-def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
-    shown = CLAIX.show(claix_cases())
-    epochs, pop, fusion = shown.tables
-    # 60 % at 100/s and 20 % at 300/s; four workers train four times as fast.
-    training, evaluating = PATCHES * 0.6 / 100, PATCHES * 0.2 / 300
-    speed_up = (training + evaluating) / (training / 4 + evaluating)
-    rows = {(row["workers"], row["evaluation"]): row for row in epochs.rows.to_dict("records")}
-    assert str(rows["4, weak", "sequential"]["speed-up"]).startswith(f"{speed_up:.2f} [")
-    assert str(rows["4, weak", "distributed"]["speed-up"]).startswith("4.00 [")
-    assert rows["1, weak", "of one"]["speed-up"] == "1.00"
-    bound = (training + evaluating) / evaluating
-    assert f"A sequential evaluation bounds it by {bound:.2f}." in shown.sentences[0]
-    assert {*pop.rows[""]} >= {"here, weak", "published, GPUs"}
-    assert [*fusion.rows["workers"]] == ["4"]
-    (figure,) = shown.figures
-    (axes,) = figure.figure.axes
-    heights = [np.unique(np.asarray(line.get_ydata())) for line in axes.get_lines()]
-    assert any(each == pytest.approx([bound], rel=0.01) for each in heights)
-
-
 def osu_cases() -> tuple[Case, ...]:
     real = Workload(model=ImageModel(image_size=32), batch_per_worker=32)
     halves = replace(real, batch_per_worker=16)
@@ -413,29 +297,6 @@ def osu_cases() -> tuple[Case, ...]:
         rate = {1: 1.0, 8: 7.0 if load is weak else 5.0}[hosts]
         groups.append(runs(point, times(rate)))
     return cases_of(*groups)
-
-
-def test_processes_of_a_host_and_speed_up_over_hosts_stand_beside_published_ones() -> None:
-    shown = OSU.show(osu_cases())
-    host, more = shown.tables
-    assert [*host.rows["processes x threads"]] == ["1 x 1", "2 x 1"]
-    assert {*host.rows["batch"]} == {"32"}
-    rows = {row["hosts"]: row for row in more.rows.to_dict("records")}
-    assert str(rows["8, weak"]["efficiency"]).startswith("0.87 [")
-    assert rows["8, weak"]["there"] == "0.86, 0.96"
-    assert str(rows["8, strong"]["efficiency"]).startswith("0.62 [")
-    assert rows["8, strong"]["there"] == "0.90"
-    assert "SmallCNN 2 x 1" in shown.sentences[0]
-    assert shown.sentences[1].startswith(
-        "Weak scaling on 8 hosts, speed-up over one: ResNet50 7.00"
-    )
-
-
-@pytest.mark.parametrize("study", [STORAGE, OSU, CLAIX, INCAST])
-def test_a_sweep_without_a_launch_shows_nothing_and_does_not_fail(study: PublishedStudy) -> None:
-    failed = on_hosts(make_experiment(AllReduce, 2), 1e9)
-    shown = study.show(cases_of(runs(failed, {0: None})))
-    assert (len(shown.tables), len(shown.figures)) == (0, 0)
 
 
 def served(workers: int, num_ps: int, policy: Policy) -> Experiment:
@@ -457,8 +318,63 @@ RECORDS = [
 ]
 
 
-def repeated() -> Case:
-    return case_of(RECORDS)
+def failed() -> tuple[Case, ...]:
+    return cases_of(runs(on_hosts(make_experiment(AllReduce, 2), 1e9), {0: None}))
+
+
+#: What a sweep has measured, by the study that it repeats.
+SWEEPS: Mapping[PublishedStudy, Mapping[str, Callable[[], Sequence[Case]]]] = {
+    P2: {"hosts of one and of eight workers": p2_cases, "no launch": failed},
+    PIZ_DAINT: {
+        "servers": lambda: [case_of(RECORDS)],
+        "real images": with_real_images,
+        "no launch": failed,
+    },
+    NETWORK: {"devices and links": network_cases, "no launch": failed},
+    INCAST: {"ports": incast_cases, "no launch": failed},
+    PCAD: {
+        "times of an epoch": pcad_cases,
+        "a cell is missing": lambda: lacking(32),
+        "all cells of a row are missing": lambda: lacking(32, 64, 100),
+        "too few settings for a model": lambda: pcad_cases(most_hosts=1),
+        "no launch": failed,
+    },
+    STORAGE: {"ways to read": storage_cases, "no launch": failed},
+    CLAIX: {"two evaluations": claix_cases, "no launch": failed},
+    OSU: {"processes of a host, and hosts": osu_cases, "no launch": failed},
+    EMBEDDINGS: {"rows and whole tables": embeddings_cases, "no launch": failed},
+}
+
+
+def lines_of(shown: Shown) -> Iterator[str]:
+    yield from shown.sentences
+    for table in shown.tables:
+        yield from ("", f"{table.title}: {table.caption}", " | ".join(map(str, table.rows.columns)))
+        yield from (" | ".join(map(str, row)) for row in table.rows.to_numpy())
+    for figure in shown.figures:
+        curves = figure.data.iloc[:, 0].unique()
+        yield from ("", f"Figure {figure.name}, {figure.title}: {figure.caption}")
+        yield f"{len(figure.data)} points of {', '.join(map(str, curves))}"
+
+
+@pytest.mark.parametrize("study", SWEEPS, ids=lambda study: study.name)
+def test_what_is_shown_beside_published_numbers(study: PublishedStudy) -> None:
+    blocks = [
+        "\n".join([f"# {title}", *lines_of(study.show(cases())), ""])
+        for title, cases in SWEEPS[study].items()
+    ]
+    golden.check({f"sentences/published/{study.name}.txt": "\n".join(blocks)})
+
+
+def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
+    # 60 % at 100/s and 20 % at 300/s; four workers train four times as fast.
+    training, evaluating = PATCHES * 0.6 / 100, PATCHES * 0.2 / 300
+    bound = (training + evaluating) / evaluating
+    shown = CLAIX.show(claix_cases())
+    assert f"A sequential evaluation bounds it by {bound:.2f}." in shown.sentences[0]
+    (axes,) = shown.figures[0].figure.axes
+    heights = [np.unique(np.asarray(line.get_ydata())) for line in axes.get_lines()]
+    assert any(each == pytest.approx([bound], rel=0.01) for each in heights)
 
 
 def test_the_numbers_are_those_that_the_original_tells() -> None:
@@ -466,38 +382,6 @@ def test_the_numbers_are_those_that_the_original_tells() -> None:
     rows = CURVE.rows().set_index("workers")
     assert rows.loc[64, "efficiency"] == pytest.approx(0.8046, abs=5e-5)
     assert rows.loc[128, "efficiency"] == pytest.approx(0.5211, abs=5e-5)
-
-
-def test_a_row_of_the_table_holds_both_at_as_many_workers() -> None:
-    rows = {row["workers"]: row for row in table_beside(CURVE, repeated()).to_dict("records")}
-    assert [*rows] == ["1", "2", "4", "8", "16", "32", "64", "128"]
-    two, four = rows["2"], rows["4"]
-    assert four["efficiency there"] == "0.95"
-    assert four["servers there"] == "3"
-    assert re.fullmatch(r"0\.50 \[.*\], 3 ps", four["here, round robin"])
-    assert re.fullmatch(r"0\.90 \[.*\], 4 ps", four["here, partitioned"])
-    # One server stands for every placement.
-    assert two["here, partitioned"] == two["here, round robin"]
-    assert re.fullmatch(r"0\.90 \[.*\], 1 ps", two["here, partitioned"])
-    assert rows["8"]["here, partitioned"] == ""
-
-
-def test_all_curves_are_drawn_from_the_data_of_the_figure() -> None:
-    shown = PIZ_DAINT.show([repeated()])
-    (figure,) = shown.figures
-    assert [*figure.data["curve"].unique()] == [CURVE.system, *CURVE.series]
-    own = figure.data[figure.data["curve"] == "here, partitioned"]
-    assert [*own["num_workers"]] == [1, 2, 4]
-    assert [*own["mean"].round(2)] == [1.0, 0.9, 0.9]
-    drawn = [line.get_label() for line in figure.figure.axes[0].get_lines()]
-    assert {CURVE.system, *CURVE.series} <= {*drawn}
-
-
-def test_a_sweep_without_launches_has_a_table_and_no_figure() -> None:
-    failed = runs(make_experiment(Single), {0: None})
-    shown = PIZ_DAINT.show([case_of(failed)])
-    assert shown.figures == []
-    assert len(shown.tables) == 1
 
 
 def test_the_report_of_the_study_begins_with_its_page_and_picture(tmp_path: Path) -> None:

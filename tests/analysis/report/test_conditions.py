@@ -10,7 +10,6 @@ import pytest
 from analysis.data.cases import make_cases
 from analysis.figures.against_workers import plot_against_servers
 from analysis.figures.bars import plot_placement
-from analysis.report.sentences.verdict import verdict
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.network import EmulatedNetwork
@@ -18,10 +17,9 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from tests.analysis.builders import RATES, case_of, cases_of, placement_used, run, runs, table_of
-from tests.fakes import make_experiment, make_host
+from tests.fakes import make_experiment
 
 FAST = EmulatedNetwork(num_hosts=4, bits_per_s=1e9)
-HOSTS = tuple(make_host(f"n{index}") for index in range(4))
 
 
 def on_slurm(strategy: type[AnyStrategy], workers: int = 2, **changes: Any) -> Experiment:
@@ -142,18 +140,3 @@ def test_figures_keep_layouts_apart() -> None:
     policies = ("round_robin", "partitioned")
     layouts = ("colocated", "dedicated", "ps_hosts")
     assert legend == [f"{policy}, {layout}" for layout in layouts for policy in policies]
-
-
-def test_hosts_of_servers_are_paid_for() -> None:
-    ring, servers = on_slurm(AllReduce), on_slurm(SynchronousServers)
-    case = case_of(runs(ring, RATES, hosts=HOSTS[:2]), runs(servers, RATES, hosts=HOSTS))
-    assert (
-        "Per host paid for: all-reduce 49.99 images/s (2 hosts), synchronous parameter servers "
-        "25 images/s (4 hosts)."
-    ) in verdict(case).details
-    one_host = case_of(runs(ring, RATES), runs(servers, RATES))
-    assert not any("paid for" in line for line in verdict(one_host).details)
-    # Launches with different numbers of hosts have no figure per host.
-    uneven = [run(ring, rate, n, hosts=HOSTS[: 2 + n % 2]) for n, rate in RATES.items()]
-    details = verdict(case_of(uneven, runs(servers, RATES, hosts=HOSTS))).details
-    assert any("all-reduce unknown (launches differ in their hosts)" in line for line in details)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.style import render_figure
-from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.what_was_run import what_was_run
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.models.trained import OwnModel, TextModel
@@ -36,14 +35,6 @@ def of(strategy: type[AnyStrategy], model: OwnModel) -> list[RunRecord]:
 def of_model(model: OwnModel) -> list[RunRecord]:
     """Both sides."""
     return [*of(AllReduce, model), *of(SynchronousServers, model)]
-
-
-def test_the_headline_says_what_is_not_done_as_the_model_asks() -> None:
-    assert verdict(case_of(of_model(OWN))).headline.endswith(" Trained with SGD, not your Lion.")
-    assert "your" not in verdict(case_of(of_model(replace(OWN, notes=())))).headline
-    many = replace(OWN, notes=("trained with SGD, not your Lion", "b", "c", "d"))
-    told = verdict(case_of(of_model(many))).headline
-    assert told.endswith(" Trained with SGD, not your Lion; b; 2 more in the report.")
 
 
 def test_what_was_run_states_files_arguments_and_all_notes() -> None:

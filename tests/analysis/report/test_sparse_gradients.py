@@ -18,70 +18,17 @@ from ps_allreduce.point.optimizers import Adam, Optimizer, Sgd
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
-    AsynchronousServers,
     Hybrid,
     StockAllReduce,
-    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.base import Embeddings
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
+from ps_allreduce.record.variables import SparseGradient
 from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, times
-from tests.fakes import LOOKING_UP, make_experiment, make_host
-
-#: Two tables of embeddings, of which a step of 64 examples looks up a row each.
-TABLES = tuple(
-    SparseGradient(variable=f"{name}/embeddings", num_rows=50_000, row_bytes=128, looked_up=64)
-    for name in ("users", "items")
-)
-
-#: As such a model was seen to train, in rows a second.
-RATES = {
-    AllReduce: 1747.0,
-    SynchronousServers: 1775.0,
-    AsynchronousServers: 1775.0,
-    StockAllReduce: 23326.0,
-    StockServers: 3346.0,
-}
-
-
-def two_towers(rates: dict[Any, float] = RATES, **changes: Any) -> list[RunRecord]:
-    """A sweep of `compare` with one launch disturbed as much as the others."""
-    settings = {"sparse": TABLES, **on_own_hosts(2, 1e8)} | changes
-    settings.setdefault("gradient_bytes", 12_800_000)
-    records = []
-    for strategy, rate in rates.items():
-        own = make_experiment(strategy, 2, spread=Spread())
-        told = settings if not own.num_ps else {**settings, "placement": None}
-        records += runs(own, times(rate / 100), **told)
-    return records
-
-
-PRICE = (
-    "Gradients of 2 variables are sparse, and the suite makes them dense: each worker exchanges "
-    "12.8 MB of float32 for them in a step, against 16.4 kB at most for the rows that it looks up "
-    "(128 of 100000)."
-)
-
-
-def test_the_headline_begins_with_plain_tensorflow_and_names_cause_and_price() -> None:
-    told = verdict(case_of(two_towers()))
-    assert told.headline.startswith(
-        "Against plain TensorFlow, both synchronous: plain TensorFlow (stock_allreduce) is 13.35x "
-    )
-    assert "plain TensorFlow (stock_ps, round_robin) is 1.89x" in told.headline
-    assert told.headline.endswith(PRICE)
-    assert told.stock == ()
-
-
-def test_a_disturbance_takes_nothing_away_from_that() -> None:
-    disturbed = tuple(make_host(f"n{index}", foreign_load=0.09) for index in range(2))
-    headline = verdict(case_of(two_towers(hosts=disturbed))).headline
-    assert headline.startswith("Against plain TensorFlow, both synchronous: plain TensorFlow (")
-    assert "No verdict on all-reduce and ps_sync" in headline
+from tests.analysis.report.test_sentences import TABLES, TOWERS, two_towers
+from tests.fakes import LOOKING_UP, make_experiment
 
 
 @pytest.mark.parametrize(("found", "known"), [((), True), (TABLES, False)])
@@ -103,46 +50,10 @@ def test_plain_tensorflow_is_taken_home_where_it_is_decided_to_be_faster(tmp_pat
         {0: 1500.0, 1: 9000.0, 2: 2500.0},
         **on_own_hosts(2, 1e8),
     )
-    few = {kind: rate for kind, rate in RATES.items() if kind is not StockAllReduce}
+    few = {kind: rate for kind, rate in TOWERS.items() if kind is not StockAllReduce}
     save_all(tmp_path / "undecided/compare", two_towers(few), noisy)
     taken = choose(tmp_path / "undecided", "best", None).record.experiment.strategy
     assert not taken.as_shipped
-
-
-def test_plain_tensorflow_is_not_told_first_where_the_suite_is_faster_still() -> None:
-    rates = {AllReduce: 1000.0, SynchronousServers: 3000.0, StockAllReduce: 2000.0}
-    told = verdict(case_of(two_towers(rates, sparse=())))
-    assert told.headline.startswith("The parameter-server setting (ps_sync, round_robin) is 3.00x")
-    assert "plain TensorFlow (stock_allreduce) is 2.00x" in told.stock[0]
-
-
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        pytest.param((), "Some gradients are sparse, and the suite makes", id="an older record"),
-        pytest.param(
-            (SparseGradient(variable="a", num_rows=10, row_bytes=8, looked_up=None),),
-            "Gradients of 1 variable are sparse, and the suite makes them dense: each worker "
-            "exchanges 80 B of float32 for them in a step.",
-            id="a graph that does not tell",
-        ),
-        pytest.param(
-            (SparseGradient(variable="a", num_rows=10, row_bytes=8, looked_up=64),),
-            "against 80 B at most for the rows that it looks up (10 of 10).",
-            id="more look-ups than rows",
-        ),
-    ],
-)
-def test_what_is_not_known_of_rows_is_not_told(
-    found: tuple[SparseGradient, ...], said: str
-) -> None:
-    notes = (f"the gradient of a {MADE_DENSE}", "trained with SGD, not your Lion")
-    own = OwnModel(name="mine.py:build", module="m", function="f", digest="d", notes=notes)
-    point = make_experiment(AllReduce, 2, workload=Workload(model=own))
-    headline = verdict(case_of(runs(point, times(1.0), sparse=found))).headline
-    assert said in headline
-    assert MADE_DENSE not in headline
-    assert headline.endswith("Trained with SGD, not your Lion.")
 
 
 def rows_of(rates: dict[Any, float]) -> Case:

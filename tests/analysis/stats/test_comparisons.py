@@ -28,6 +28,7 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
+    NoCommunication,
     Single,
     StockAllReduce,
     StockServers,
@@ -277,3 +278,24 @@ def test_drift_takes_a_verdict_away_that_it_may_explain() -> None:
 
 def test_launches_of_a_part_of_the_sweep_tell_no_drift() -> None:
     assert drift_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) is None
+
+
+def test_pairs_leave_out_asynchronous_and_single_points() -> None:
+    case = case_of(
+        runs(RING, times(2.0)),
+        runs(SYNC, times(1.0)),
+        runs(EVEN, times(1.0)),
+        runs(make_experiment(AsynchronousServers, 2), times(1.0)),
+        runs(SINGLE, times(1.0)),
+        runs(make_experiment(NoCommunication, 2), times(1.0)),
+    )
+    found = pairs_of(case)
+    assert [(pair.first.name, pair.second.name) for pair in found] == [
+        ("ps_sync, round_robin", "ps_sync, partitioned"),
+        ("ps_sync, round_robin", "all-reduce"),
+        ("ps_sync, partitioned", "all-reduce"),
+    ]
+    outcomes = [Outcome.EQUAL, Outcome.SLOWER, Outcome.SLOWER]
+    assert [pair.decision.outcome for pair in found] == outcomes
+    # Both need three launches.
+    assert pairs_of(case_of(runs(RING, times(1.0)), runs(SYNC, times(1.0, 2)))) == []

@@ -35,27 +35,6 @@ def test_jobs_by_size_are_shown_before_they_are_submitted(
     assert launcher.launched == []
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--launcher", "slurm", "--jobs-by-size"], "--jobs-by-size needs --hosts"),
-        (["--launcher", "ssh", "--jobs-by-size"], "is for the launcher slurm, and this is ssh"),
-        (["--jobs-by-size"], "is for the launcher slurm, and this is local"),
-        ([*SLURM, "--jobs-by-size", "--sbatch=--dependency=singleton"], "leave --dependency out"),
-        ([*SLURM, "--jobs-by-size", "--sbatch=-d singleton"], "leave --dependency out"),
-        ([*SLURM, "--bandwidth", "1gbit"], "the launcher slurm has no use for --bandwidth"),
-        ([*SLURM, "--hosts", "-2"], "hosts must be at least 1, got -2"),
-        ([*SLURM, "--workers", "4"], "4 workers"),
-    ],
-)
-def test_what_no_job_can_be_asked_for_is_refused_on_the_login_node(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
-    assert run("allreduce-sweep", *words, "--dry-run") == 2
-    assert told in capsys.readouterr().err
-    assert launcher.launched == []
-
-
 def test_points_that_failed_for_good_get_no_empty_job(
     launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

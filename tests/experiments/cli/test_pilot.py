@@ -94,27 +94,6 @@ def test_an_interrupted_pilot_ends_the_call(launcher: FakeLauncher) -> None:
     assert len(launcher.launched) == 1
 
 
-@pytest.mark.parametrize("budget", ["0", "-1", "nan"])
-def test_a_time_that_is_none_is_refused(
-    budget: str, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("compare", "--workers", "1,2", "--dry-run", "--budget-s", budget) == 2
-    assert "budget" in capsys.readouterr().err
-    assert launcher.launched == []
-
-
-@pytest.mark.parametrize("also", [["--dry-run"], [], ["--repetitions", "3"]])
-def test_a_budget_below_the_fewest_launches_is_refused(
-    also: list[str], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("compare", "--workers", "1,2", *also)
-    assert run(*words, "--budget-s", "30") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "--budget-s 30 is too short: " in said
-    assert "each launched 3 times" in said
-    assert launcher.launched == []
-
-
 def test_a_budget_need_not_hold_what_was_made_before(launcher: FakeLauncher) -> None:
     words = ("compare", "--workers", "1,2", "--repetitions", "1")
     assert run(*words) == 0

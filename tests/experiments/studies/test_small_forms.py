@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from experiments.studies import embeddings, incast
+from experiments.studies import embeddings
 from experiments.studies.literature import (
-    claix,
     network,
     osu,
     p2,
@@ -24,18 +22,15 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, InputFiles, RecordFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.network import EmulatedNetwork
-from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     Horovod,
     Single,
-    StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.workload import Precision, Scaling, Workload
+from ps_allreduce.point.workload import Precision, Workload
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS
 
@@ -66,46 +61,6 @@ def test_workers_of_a_host_send_one_gradient_to_one_server_for_each_host() -> No
     assert all(p.strategy.host_aggregation for p in beside)
 
 
-def test_on_a_cluster_variables_are_cut_as_well() -> None:
-    scope = make_scope((1, 2), launcher="ssh", spread=Spread())
-    placements = {
-        p.strategy.servers.placement for p in p2.STUDY.points(scope) if p.strategy.servers
-    }
-    assert placements == {Policy.ROUND_ROBIN, Policy.PARTITIONED}
-
-
-def test_every_device_meets_every_link_that_it_does_not_wait_for_too_long() -> None:
-    points = small(network.STUDY)
-    assert {type(p.strategy) for p in points} == {AllReduce}
-    met = {
-        (p.workload.model.name, round(p.workload.batch_per_worker / sum(passes(p))), rate_of(p))
-        for p in points
-    }
-    assert len(met) == len(points) == 14
-    assert {m for m in met if m[0] == "VGG16/32" and m[2] == 1} == set()
-    assert {rate for _, _, rate in met} == {1, 10, 56}
-    assert ("ResNet50/32", 412, 10) in met
-
-
-def test_ports_of_every_size_are_met_by_all_that_is_sent_and_by_every_congestion_control(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = tmp_path / "available"
-    kernel.write_text("reno cubic bbr\n")
-    monkeypatch.setattr(incast, "AVAILABLE", kernel)
-    points = small(incast.STUDY)
-    assert len(set(points)) == len(points) == 20
-    assert {buffer_of(p) for p in points} == set(incast.BUFFERS)
-    assert Counter(control_of(p) for p in points) == {"cubic": 12, "reno": 4, "bbr": 4}
-    kernel.write_text("reno cubic\n")
-    assert {control_of(p) for p in small(incast.STUDY)} == {"cubic", "reno"}
-
-
-def test_buffers_of_ports_that_are_not_emulated_cannot_be_set() -> None:
-    with pytest.raises(UserError, match="LAUNCHER=emulated"):
-        list(incast.STUDY.points(make_scope((1, 2), launcher="ssh", spread=Spread())))
-
-
 def test_rows_and_whole_tables_meet_at_every_share_of_looked_up_rows() -> None:
     points = small(embeddings.STUDY)
     assert len(set(points)) == len(points) == 23
@@ -117,27 +72,10 @@ def test_rows_and_whole_tables_meet_at_every_share_of_looked_up_rows() -> None:
         list(embeddings.STUDY.points(make_scope((2, 4))))
 
 
-def buffer_of(point: Experiment) -> int:
-    assert point.network is not None
-    return point.network.port_buffer_bytes
-
-
-def control_of(point: Experiment) -> str:
-    assert point.network is not None
-    return point.network.congestion
-
-
 def passes(point: Experiment) -> tuple[float, float]:
     emulated = point.workload.emulated
     assert emulated is not None
     return emulated.forward_s, emulated.backward_s
-
-
-def rate_of(point: Experiment) -> int:
-    """Of the links that the emulated ones stand for, Gbit/s."""
-    assert point.network is not None
-    assert point.network.bits_per_s is not None
-    return round(point.network.bits_per_s * network.DIVISOR / 1e9)
 
 
 @pytest.mark.parametrize(
@@ -154,27 +92,6 @@ def test_mixed_precision_is_measured_where_devices_have_it(
     points = [*network.STUDY.points(scope)]
     assert {p.workload.precision for p in points} == precisions
     assert sum(isinstance(p.strategy, Single) for p in points) == len(precisions)
-
-
-def test_both_loops_train_both_models_with_every_batch_on_every_number_of_hosts() -> None:
-    # The small form has a part of the batches on several hosts.
-    for points, count in ((small(pcad.STUDY), 24), (large(pcad.STUDY), 36)):
-        settings = {
-            (
-                p.workload.model.name,
-                type(p.strategy),
-                p.workload.accumulation,
-                p.workload.batch_per_worker,
-                p.num_workers,
-            )
-            for p in points
-        }
-        assert len(points) == len(settings) == count
-        assert {s[1:3] for s in settings} == {(StockAllReduce, 1), (AllReduce, 4)}
-
-
-def large(study: Study) -> list[Experiment]:
-    return [*study.points(make_scope((1, 2, 3), workloads=study.workloads))]
 
 
 def test_times_of_compute_keep_the_measured_ratios() -> None:
@@ -216,23 +133,6 @@ def test_every_pipeline_reads_every_format_and_synthetic_images_need_none() -> N
         assert len({p.experiment_id for p in points}) == len(points) == 3 * len(storage.PIPELINES)
         read = {p.workload.data for p in points}
         assert [each.place for each in read if isinstance(each, InputFiles)] == [data.path]
-
-
-def test_both_evaluations_follow_training_with_several_workers_and_one_with_a_single_one() -> None:
-    points = small(claix.STUDY)
-    sequential, distributed = EvaluationMode
-    weak = {
-        (p.num_workers, p.evaluation and p.evaluation.mode)
-        for p in points
-        if isinstance(p.strategy, AllReduce) and p.workload.scaling is Scaling.WEAK
-    }
-    assert weak == {(n, mode) for n in (4, 8) for mode in (sequential, distributed)}
-    strong = [p for p in points if p.workload.scaling is Scaling.STRONG]
-    assert {p.evaluation and p.evaluation.mode for p in strong} == {sequential}
-    assert sum(isinstance(p.strategy, Single) for p in points) == 2
-    assert {p.num_workers for p in strong} == {1, 4}
-    fused = [p.strategy.fusion_bytes for p in points if isinstance(p.strategy, Horovod)]
-    assert fused == [size // claix.DIVISOR for size in claix.FUSION_BYTES]
 
 
 def test_processes_of_a_host_share_its_cores_and_have_a_thread_for_each() -> None:

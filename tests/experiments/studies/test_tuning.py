@@ -44,12 +44,6 @@ def test_every_point_differs_in_one_setting_from_the_default(strategy: type[AnyS
     }
 
 
-def test_settings_of_dealing_are_tried_where_steps_are_dealt() -> None:
-    default, *others = points_of(AsynchronousServers)
-    changed = {name for point in others for name in differences(point, default)}
-    assert changed >= {"staleness", "steps_per_dispatch"}
-
-
 @pytest.mark.parametrize(
     "settings", [StrategySettings(staleness=8), StrategySettings(steps_per_dispatch=8)]
 )
@@ -70,11 +64,6 @@ def test_aggregation_is_tried_where_workers_share_a_host(
 ) -> None:
     points = points_of(SynchronousServers, spread=Spread(workers_per_host=workers_per_host))
     assert any(point.strategy.host_aggregation for point in points) is tried
-
-
-def test_tensorflows_own_way_is_among_them() -> None:
-    assert None in [point.strategy.wire for point in points_of(AllReduce)]
-    assert UNBUCKETED in [point.strategy.wire for point in points_of(SynchronousServers)]
 
 
 def test_formats_are_tried_beside_the_stated_one() -> None:

@@ -148,11 +148,3 @@ def test_a_check_that_is_asked_to_end_records_its_run_and_makes_status_130(
     launcher.script = [ok_run(), bad_run(Status.INTERRUPTED)]
     assert run(*WORDS) == 130
     assert len(list(iter_record_paths(Path("results/emulation-check")))) == 2
-
-
-@pytest.mark.parametrize("words", [("--hosts", "3"), ("--hosts", "1", "--bandwidth", "1gbit")])
-def test_a_rate_and_two_hosts_are_needed(
-    words: tuple[str, ...], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("emulation-check", *words) == 2
-    assert "with --bandwidth and 2 or more --hosts" in capsys.readouterr().err

@@ -234,24 +234,3 @@ def test_rows_agree_with_what_trains_the_same_weights(
 def test_stated_data_is_kept(weighing: WeighingLauncher) -> None:
     gate("--input", "digits")
     assert {point.workload.data for point in weighing.launched} == {Digits()}
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--num-workers", "1"], "num_workers must be 2 or more"),
-        (["--num-ps", "0"], "num_ps must be 1 to 65535"),
-        (["--emulate", "0.02,0.04"], "leave --emulate out"),
-        (["--num-ps", "9"], "num_ps"),
-        (["--model", "ResNet51"], "ResNet51"),
-    ],
-)
-def test_a_mistake_ends_with_a_sentence(
-    words: list[str],
-    told: str,
-    weighing: WeighingLauncher,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run("gate", *words) == 2
-    assert told in capsys.readouterr().err
-    assert weighing.launched == []

@@ -18,15 +18,6 @@ from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
 SEED = "34"
 
 
-@pytest.mark.parametrize("words", [("--launches", "0"), ("--budget-s", "nan")])
-def test_no_launch_or_no_time_is_refused(
-    words: tuple[str, ...], launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("planted-causes", *words) == 2
-    assert "must be at least" in capsys.readouterr().err
-    assert launcher.launched == []
-
-
 def test_turns_are_made_and_judged_once(
     launcher: FakeLauncher, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchers.doctor.findings import Bursts, Finding, HostCheck, Level, Sharing, SiteFacts
+from launchers.doctor.findings import Bursts, HostCheck, Sharing, SiteFacts
 from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState, PeerSeen, TemporaryFolder
 from ps_allreduce.record.hosts import Interface, TcpCounters
@@ -107,14 +107,3 @@ def with_peer(facts: SiteFacts, host: str, other: str, /, **changes: Any) -> Sit
     """The same facts but for how one host sees another."""
     peers = facts.states[host].peers
     return with_state(facts, host, peers={**peers, other: replace(peers[other], **changes)})
-
-
-def levels(findings: Iterable[Finding]) -> list[Level]:
-    return [finding.level for finding in findings]
-
-
-def only(findings: Iterable[Finding], level: Level) -> Finding:
-    """The one finding, which is of that level."""
-    (finding,) = findings
-    assert finding.level is level
-    return finding

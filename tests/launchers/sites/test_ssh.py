@@ -70,38 +70,6 @@ def test_hosts_that_are_marked_for_servers_come_last(tmp_path: Path) -> None:
         parse_host_file("small ps\n", "hosts")
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("n9 slots=4", "expected the host's IPv4 address in the network of the hosts, found 'sl"),
-        ("n9 10.0.0.9 10.0.0.10", "expected a host, at most one address, and 'ps' if"),
-        ("n9 fe80::1", "found 'fe80::1'"),
-        ("n9 10.0.0.300", "found '10.0.0.300'"),
-        ("n9 127.0.0.1", "no other host can reach 127.0.0.1."),
-        ("n9 0.0.0.0", "no other host can reach 0.0.0.0."),
-        ("n9:", "'n9:' is not [user@]name[:port]"),
-        ("n9:ssh", "'n9:ssh' is not [user@]name[:port]"),
-        ("n9:0", "a port is a number from 1 to 65535, got 0."),
-        ("n9:65536", "got 65536"),
-        ("[::1]:22", "is no host name, which has letters, digits, '.', '-' and '_'; give an IPv6"),
-        ("@n9", "'' is no name of a user."),
-        ("-oProxyCommand=x@n9", "is no name of a user."),
-        ("-oProxyCommand=x", "'-oProxyCommand=x' is no host name"),
-        ("ubuntu@", "'' is no host name"),
-        ("n9;reboot", "'n9;reboot' is no host name"),
-        ("N8", "N8 stands in line 1 already."),
-        ("n9 10.0.0.8", "10.0.0.8 is the address of n8 in line 1."),
-    ],
-)
-def test_a_mistake_is_one_sentence_with_file_and_line(line: str, told: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_host_file(f"n8 10.0.0.8\n\n{line}\n", "my/hosts")
-    message = str(caught.value)
-    assert message.startswith("my/hosts, line 3: ")
-    assert told in message
-    assert message.endswith(".")
-
-
 @pytest.mark.parametrize("text", ["", "# nobody\n\n"])
 def test_a_file_without_hosts_is_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"^hosts names no host; write one per line, as 'ubuntu@"):

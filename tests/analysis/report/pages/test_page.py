@@ -12,14 +12,12 @@ from rich.console import Console
 
 from analysis.__main__ import main
 from analysis.report.pages.case_pages import scaling_lines
-from analysis.report.pages.first_page import key_numbers
 from analysis.report.tables.table import render_table, report_table, short_legend, text_table
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
-    NoCommunication,
     Single,
     StockAllReduce,
     StockServers,
@@ -30,8 +28,6 @@ from ps_allreduce.record.choices import (
     EXCHANGES,
     ExchangeChoice,
     ExchangeMode,
-    batch_question,
-    rate_question,
 )
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.records import RunRecord
@@ -122,17 +118,6 @@ def test_the_page_says_how_gradients_travel_if_that_was_chosen(tmp_path: Path) -
     assert "Gradients travel in one pack (auto: no links that limit, 2 cores, 2 workers)." in page
 
 
-@pytest.mark.parametrize(("batch", "also"), [(256, " and a batch of 256 per worker"), (None, "")])
-def test_the_page_says_what_a_first_look_chose(
-    batch: int | None, also: str, tmp_path: Path
-) -> None:
-    chosen = {rate_question("SmallCNN"): 7e7, batch_question("SmallCNN"): batch}
-    choices = {question: answer for question, answer in chosen.items() if answer is not None}
-    write_json(tmp_path / "sweep.json", {"order": [], "choices": choices})
-    page = reported(tmp_path, compare_sweep())
-    assert f"A first look chose 70 Mbit/s{also} for SmallCNN" in page
-
-
 def test_the_first_line_of_the_report_is_the_verdict(tmp_path: Path) -> None:
     save_all(tmp_path, compare_sweep())
     output = invoke("report", str(tmp_path))
@@ -210,11 +195,6 @@ def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> 
     assert shown == ["250.00", "254.00", "320.09", "0.79 [0.76, 0.83]"]
 
 
-def test_runs_are_dated_from_the_first_start_to_the_last_end(tmp_path: Path) -> None:
-    text = reported(tmp_path, runs(make_experiment(Single), RATES))
-    assert "3, from 2026-01-01 00:00:00 UTC to 2026-01-01 00:02:20 UTC" in text
-
-
 @pytest.mark.parametrize(
     ("commit", "line"),
     [
@@ -266,17 +246,6 @@ def test_all_sweeps_below_a_folder_are_reported_also_where_one_cannot_be_read(
     output = invoke("report", str(tmp_path), exit_code=2)
     assert "holds no records yet" in output
     assert all((tmp_path / name / "report.html").exists() for name in ("one", "two"))
-
-
-def test_two_models_have_two_verdicts_and_files_of_their_own(tmp_path: Path) -> None:
-    load = Workload(model=ImageModel(name="ResNet50"))
-    others = [runs(make_experiment(each, workload=load), RATES) for each in (Single, AllReduce)]
-    reported(tmp_path, compare_sweep(), *others)
-    assert (tmp_path / "throughput-ResNet50.svg").exists()
-    assert (tmp_path / "throughput-SmallCNN.svg").exists()
-    headlines = " ".join(parse(tmp_path).text[:12])
-    assert "ResNet50: No verdict" in headlines
-    assert "SmallCNN: All-reduce is 2.00x" in headlines
 
 
 def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
@@ -365,26 +334,6 @@ def test_of_many_warnings_five_are_open_and_the_rest_is_folded(tmp_path: Path) -
     assert folded.partition("</details>")[0].count("was slow (1 run)</li>") == 2
 
 
-def test_the_first_page_of_one_side_answers_which_setting_is_fastest(tmp_path: Path) -> None:
-    rates = {Policy.ROUND_ROBIN: 1.0, Policy.PARTITIONED: 2.0, Policy.GREEDY: 1.5}
-    servers = [
-        record
-        for policy, factor in rates.items()
-        for record in runs(
-            make_experiment(SynchronousServers, 2, num_ps=2, placement=policy), times(factor)
-        )
-    ]
-    text = reported(tmp_path, servers, runs(make_experiment(Single), times(1.2)))
-    assert "No verdict" not in text.partition("<nav")[0]
-    assert "What the verdict compares" in text.partition("<nav")[0]
-    case = case_of(servers, runs(make_experiment(Single), times(1.2)))
-    assert [(each.value, each.meaning) for each in key_numbers(case)] == [
-        ("200 [190.4, 210.1]", "images/s: ps_sync, partitioned, 2 workers"),
-        ("2.00 [2.00, 2.00]", "over the default, ps_sync, round_robin"),
-        ("0.83 [0.83, 0.83]", "efficiency on a single worker"),
-    ]
-
-
 def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
     fast = runs(make_experiment(AllReduce, 2), times(3.0))
     page = reported(tmp_path / "fast", runs(make_experiment(Single), times(1.0)), fast)
@@ -396,15 +345,6 @@ def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) 
     assert ">not claimable *</td>" in page
 
 
-def test_launches_that_are_not_made_yet_are_counted_as_planned(tmp_path: Path) -> None:
-    own = make_experiment(Single)
-    order = [f"{own.experiment_id}/{repetition}" for repetition in range(5)]
-    write_json(tmp_path / "sweep.json", {"order": order, "choices": {}})
-    page = reported(tmp_path, runs(own, RATES))
-    assert ">3/5</td>" in page
-    assert "<li>2 of 5 planned runs are not made yet" in page.split("<nav")[0]
-
-
 def test_shares_that_are_the_same_stand_there_once() -> None:
     alike, different = (
         case_of(runs(make_experiment(AllReduce, 2), RATES, total_cores=cores)) for cores in (2, 3)
@@ -413,20 +353,6 @@ def test_shares_that_are_the_same_stand_there_once() -> None:
     for case, shown in ((alike, both[:1]), (different, both)):
         headings = [str(heading) for heading in report_table(case, "results")]
         assert [heading for heading in headings if "core" in heading] == shown
-
-
-def test_the_faster_side_comes_first_among_the_numbers_of_the_first_page() -> None:
-    servers = runs(make_experiment(SynchronousServers, 2), times(2.0))
-    case = case_of(servers, runs(make_experiment(AllReduce, 2), times(1.0)))
-    assert [each.meaning for each in key_numbers(case)] == [
-        "images/s: ps_sync, round_robin, 2 workers",
-        "images/s: all-reduce, 2 workers",
-        "ratio: ps_sync, round_robin over all-reduce",
-    ]
-    assert key_numbers(case)[2].value == "2.00 [2.00, 2.00]"
-    alone = [make_experiment(NoCommunication, 2), make_experiment(SynchronousServers, 2)]
-    (number,) = key_numbers(case_of(*(runs(own, RATES) for own in alone)))
-    assert number.meaning == "images/s: ps_sync, round_robin, 2 workers"
 
 
 def test_figures_of_an_older_report_make_room_for_new_ones_and_others_stay(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""What texts that people and schedulers write are read as: a golden holds value or refusal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+import click
+import pytest
+
+from launchers.cli.types import COUNTS, DELAY, INTERFACE, MINUTES, RATE, SIZE, WHOLE, WORDS
+from launchers.sites.slurm.hostlist import MAX_HOSTS, parse_hostlist, parse_tasks_per_node
+from launchers.sites.ssh.hostfile import parse_host_file
+from ps_allreduce.errors import UserError
+from tests.goldens import golden
+
+#: A line for each text: what it is to be, the text in JSON, and what comes of it.  A new one is
+#: written there without the last.
+TEXTS = "sentences/texts.txt"
+
+
+def third_line(text: str) -> object:
+    """Of a host file; the first one names n8, and its address."""
+    *_, last = parse_host_file(f"n8 10.0.0.8\n\n{text}\n", "my/hosts")
+    return last
+
+
+READERS: Mapping[str, Callable[[str], object]] = {
+    "host list": parse_hostlist,
+    "tasks per node": parse_tasks_per_node,
+    "line of a host file": third_line,
+    "minutes": MINUTES,
+    "size": SIZE,
+    "whole number": WHOLE,
+    "interface": INTERFACE,
+    "counts": COUNTS,
+    "rate": RATE,
+    "delay": DELAY,
+    "words": WORDS,
+}
+
+
+def said_of(kind: str, text: str) -> str:
+    try:
+        value = READERS[kind](text)
+    except (UserError, click.BadParameter) as error:
+        return f"Error: {error}"
+    return json.dumps(value) if isinstance(value, tuple) else str(value)
+
+
+def test_texts_are_read_or_refused_in_a_sentence() -> None:
+    held = (golden.FILES / TEXTS).read_text(encoding="utf-8")
+    texts = re.findall(r'^([a-z ]+) ("(?:[^"\\]|\\.)*")', held, re.MULTILINE)
+    assert {kind for kind, _ in texts} == set(READERS)
+    lines = [f"{kind} {text} -> {said_of(kind, json.loads(text))}\n" for kind, text in texts]
+    golden.check({TEXTS: "".join(lines)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "told"),
+    [
+        ("host list", "[1-99999]" * 20, f"expected at most {MAX_HOSTS} hosts in all"),
+        ("host list", "m," + "a" * 254, "character 3 (near 'm,aaaa"),
+        ("host list", "a" * 250 + "[1-9999]", "expected a host name of at most 253 characters"),
+        ("host list", "n[" + "9" * 5000 + "]", "expected a number of at most 253 digits"),
+        ("tasks per node", "9" * 5000, "expected a number of at most 9 digits"),
+        ("size", "9" * 400 + "GB", "is no size"),
+        ("counts", "9" * 5000, "is no list"),
+        ("minutes", "9" * 5000, "is no time"),
+    ],
+)
+def test_texts_without_end_are_refused(kind: str, text: str, told: str) -> None:
+    assert told in said_of(kind, text)
