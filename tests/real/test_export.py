@@ -226,7 +226,7 @@ POINTS: dict[str, tuple[str, type[AnyStrategy], int, Mapping[str, Any]]] = {
 
 
 #: Of these, trainings that are ended and go on: each keeps other values of optimizers.
-IN_PARTS = ("all-reduce", "servers on hosts", "plain TensorFlow")
+IN_PARTS = ("rows in a ring", "servers on hosts", "plain TensorFlow", "rows, asynchronous")
 
 
 @pytest.mark.parametrize("name", POINTS)
