@@ -74,17 +74,18 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 
 def _calibration(scope: Scope) -> Iterator[Experiment]:
-    for number, (computing, idle) in enumerate(_models(scope)):
+    for number, own in enumerate(_models(scope)):
+        idle = own[-1]
         yield _on_links(scope.point(idle, Single, 1), CALIBRATED)
-        for workload, rate in ((computing, CALIBRATED), (idle, CALIBRATED), (idle, SATURATED)):
-            own = [*_settings(scope, workload, CALIBRATED_WORKERS)]
+        for workload, rate in (*((each, CALIBRATED) for each in own), (idle, SATURATED)):
+            points = [*_settings(scope, workload, CALIBRATED_WORKERS)]
             if number == 0:
-                own.append(_asynchronous(scope, workload, CALIBRATED_WORKERS))
-            yield from (_on_links(point, rate) for point in own)
+                points.append(_asynchronous(scope, workload, CALIBRATED_WORKERS))
+            yield from (_on_links(point, rate) for point in points)
 
 
 def _models(scope: Scope) -> list[Sequence[Workload]]:
-    """The workloads of each model, first the one that computes."""
+    """The workloads of each model, the one that only communicates last."""
     grouped = itertools.groupby(scope.workloads, key=lambda each: each.model)
     return [tuple(own) for _, own in grouped]
 

@@ -143,6 +143,16 @@ def test_every_predicted_setting_is_calibrated_with_less() -> None:
     assert len(rates(predicted)) == 3
 
 
+def test_a_model_that_is_stated_is_predicted_alone(
+    following: FollowingLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--model", "InceptionV3/64", "--emulate", "0.1,0.2", "--dry-run")
+    assert run("foresight", *words) == 0
+    told = capsys.readouterr().out
+    assert "9 points, 18 runs" in told
+    assert "8 points, 16 runs" in told
+
+
 def rates(points: Sequence[Experiment]) -> set[float | None]:
     return {each.network.bits_per_s for each in points if each.network}
 
