@@ -16,7 +16,7 @@ from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import RowsAsked
 from tests.experiments.conftest import run
-from tests.fakes import METRICS, FakeLauncher, bad_run, make_host, ok_run
+from tests.fakes import METRICS, TWO_LAYERS, FakeLauncher, bad_run, make_host, ok_run
 
 EMULATED = ("--launcher", "emulated", "--hosts", "2", "--workers", "2", "--repetitions", "1")
 
@@ -117,6 +117,7 @@ def test_a_recommender_is_looked_at_with_the_rows_that_it_looks_up(
     launcher: FakeLauncher,
 ) -> None:
     launcher.num_hosts = 2
+    launcher.variables = [replace(spec, is_table="kernel" in spec.name) for spec in TWO_LAYERS]
     rows = RowsAsked(row_bytes=128, asked=64.0, unique=50.0, longest=64.0, union=80.0)
     found = ok_run(rows_asked=rows, gradient_bytes=6_400)
     launcher.script = [found, at_rate(1_000, 0.5)]
