@@ -88,7 +88,7 @@ class Collective(StrEnum):
 
 
 #: TensorFlow moves tensors between tasks by gRPC unless a collective brings its own way, and
-#: Horovod by Gloo: both from memory of processors over sockets of TCP (decision 0023).
+#: Horovod by Gloo: both from memory of processors over sockets of TCP (decision 0025).
 TCP = "tcp"
 
 #: AUTO takes NCCL where every worker has a GPU: which one is unknown beforehand.
