@@ -394,3 +394,12 @@ def test_partitioned_is_possible_where_variables_are_fewer_than_servers() -> Non
     assert plans[0].max_over_mean == 1.0
     with pytest.raises(UserError, match=r"100 parameter servers but only 2 shards to place"):
         possible_plans([variable(1)] * 2, 100)
+
+
+@pytest.mark.parametrize(("second", "is_cut"), [(102, False), (106, True)])
+def test_a_gain_below_2_percent_is_not_worth_a_cut(second: int, is_cut: bool) -> None:
+    plans = [
+        make_plan(policy, variables(100, second), 2, split_bytes=4)
+        for policy in (Policy.PARTITIONED, Policy.GREEDY)
+    ]
+    assert (len(suggest(plans).shards) > 2) is is_cut
