@@ -399,7 +399,7 @@ def test_partitioned_is_possible_where_variables_are_fewer_than_servers() -> Non
 @pytest.mark.parametrize(("second", "is_cut"), [(102, False), (106, True)])
 def test_a_gain_below_2_percent_is_not_worth_a_cut(second: int, is_cut: bool) -> None:
     plans = [
-        make_plan(policy, variables(100, second), 2, split_bytes=4)
+        make_plan(policy, variables(100, second), 2, split_bytes=60)
         for policy in (Policy.PARTITIONED, Policy.GREEDY)
     ]
     assert (len(suggest(plans).shards) > 2) is is_cut
