@@ -72,9 +72,9 @@ class MeasuredSetting:
             f"{self.record.experiment.num_workers} together {together}: "
         )
         if self.alone.outcome is Outcome.FASTER:
-            return told + "for this model more hosts do not pay."
+            return told + "for this model so many do not pay."
         if self.alone.outcome is Outcome.EQUAL:
-            return told + f"{Outcome.EQUAL}, so for this model more hosts do not pay."
+            return told + f"{Outcome.EQUAL}, so for this model so many do not pay."
         return told + "whether more hosts pay for this model is not certain."
 
     @property

@@ -6,7 +6,7 @@ there are and which comes first is decided in `stats.causes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 import pandas as pd
@@ -22,6 +22,7 @@ from analysis.stats.pairs.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
 from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.placement import Policy
 
 #: So many parts of a difference are told in a sentence.
 MOST_PARTS = 3
@@ -73,13 +74,10 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
         return f"{_ratio_text(told)} {_unseen_text(case, told)}"
     told_parts = _worth_telling(told.difference.causes)
     longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
-    parts = ", ".join(
-        f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}" for part in told_parts
-    )
     largest = told_parts[0]
     uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
     advice = advice_text(told, largest.cause) if largest.sure else uncertain
-    return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
+    return f"{_ratio_text(told)} {longer}: {_parts_text(told_parts)}. {advice}".rstrip()
 
 
 def _to_tell(told: Explanation, part: CausedPart) -> str:
@@ -106,6 +104,12 @@ def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
     return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
 
 
+def _parts_text(parts: Iterable[CausedPart]) -> str:
+    return ", ".join(
+        f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}" for part in parts
+    )
+
+
 def _ms_text(seconds: float) -> str:
     return f"{number(float(f'{seconds * 1e3:.3g}'))} ms"
 
@@ -121,22 +125,20 @@ def _unseen_text(case: Case, told: Explanation) -> str:
     names = " and ".join(point.setting.label for point in told.unseen)
     seen = f"Nobody sees into the steps of {names}"
     if not any(ladders(case)):
-        return f"{seen}. make ladder measures one by one what the suite does otherwise."
-    found = _largest_rung(case)
-    brings = f"{found} is decided to bring most" if found else "none is decided to bring anything"
-    return f"{seen}. Of the ladder's changes, {brings}."
+        return f"{seen}. make ladder measures one by one what the suite does differently."
+    found = ", ".join(_helpful_rungs(case)) or "none"
+    return f"{seen}. Changes of the ladder that are decided to bring something: {found}."
 
 
-def _largest_rung(case: Case) -> str:
-    """The rung that brings most for sure over the one before it; empty where none brings any."""
+def _helpful_rungs(case: Case) -> list[str]:
+    """The rungs that are decided to be faster than the one before."""
     table = comparisons(case)
-    brought = [
-        (row.decision.low or 0.0, rung.name)
+    return [
+        rung.name
         for ladder in ladders(case)
         for (_, before), (rung, point) in pairwise(ladder.rungs)
         if (row := table.between(point, before)) and row.outcome is Outcome.FASTER
     ]
-    return max(brought)[1] if brought else ""
 
 
 def advice_text(told: Explanation, cause: Cause) -> str:
@@ -177,14 +179,14 @@ def _link_advice(point: Point) -> str:
     fast = max(link.bits_per_s for link in links)
     return (
         f"The link from {slow.source} to {slow.target} carried {rate_text(slow.bits_per_s)}, the "
-        f"fastest one {rate_text(fast)}: repair it, or leave its host out."
+        f"fastest one {rate_text(fast)}: repair it, or leave out one of its hosts."
     )
 
 
 def _worker_advice(point: Point) -> str:
     slowest = point.common("slowest_worker")
     if slowest is None:
-        return "It is another one in every launch, so look for what disturbs one of them."
+        return "It is not the same one in all launches, so look for what disturbs one of them."
     return (
         f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
         "to do."
@@ -192,7 +194,8 @@ def _worker_advice(point: Point) -> str:
 
 
 def _lost_advice(point: Point) -> str:
-    fewer = "fewer workers send to one server at once (--placement partitioned, more servers)"
+    cut = "" if point.asked["placement"] == Policy.PARTITIONED else "--placement partitioned, "
+    fewer = f"fewer workers send to one server at once ({cut}more servers)"
     if not point.setting.traits.uses_servers:
         fewer = "less be under way at once (--in-flight)"
     larger = "Give switch ports more memory" + (
@@ -221,11 +224,11 @@ _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
     Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,
     Cause.IN_TURN: lambda _: (
-        "No worker is always the slowest: look for what disturbs one after the other."
+        "Now one worker takes longer, now another: look for what disturbs one after the other."
     ),
     Cause.EXCHANGE: _exchange_advice,
     Cause.INPUT: lambda _: (
-        "Input takes longer than a step: read ahead, decode less, or use more threads for it."
+        "Workers wait for input: read ahead, decode less, or use more threads for it."
     ),
     Cause.SLOWED: lambda _: (
         "Workers compute longer than one alone: give tasks cores of their own, or fewer threads."
@@ -272,19 +275,25 @@ def main_reason(case: Case) -> str:
 
 
 def _reason(told: Explanation) -> str:
-    """The largest part of the difference, and what to change about it if it is certain."""
+    """The parts of the difference, or the largest where its interval lies above all others.
+
+    With what to change about the first, if that is certain.
+    """
     if told.unseen or not told.difference.causes:
         return ""
     longer = (
         f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more"
     )
-    part = told.difference.causes[0]
+    parts = _worth_telling(told.difference.causes)
+    part, *others = parts
     if not part.sure:
         return (
             f"{longer}. What causes it is not certain: {_largest_text(part)}; "
             f"{_to_tell(told, part)}."
         )
-    return f"{longer}; {_largest_text(part)}. {advice_text(told, part.cause)}".rstrip()
+    apart = all(part.exceeds(each) for each in others)
+    found = f"; {_largest_text(part)}" if apart else f": {_parts_text(parts)}"
+    return f"{longer}{found}. {advice_text(told, part.cause)}".rstrip()
 
 
 def _largest_text(part: CausedPart) -> str:

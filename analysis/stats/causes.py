@@ -70,6 +70,11 @@ class CausedPart:
         """The interval of the proof lies above 0."""
         return self.proof.low is not None and self.proof.low > 0.0
 
+    def exceeds(self, other: CausedPart) -> bool:
+        """The interval lies above that of another part."""
+        low, high = self.seconds.low, other.seconds.high
+        return low is not None and high is not None and low > high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

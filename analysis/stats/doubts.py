@@ -144,8 +144,9 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     if not of_first or not of_second or abs(one / of_first - two / of_second) < UNEQUAL:
         return
     yield Doubt(
-        reason=f"{one} of {of_first} attempts of {first.setting.label} did not end well and {two} "
-        f"of {of_second} of {second.setting.label}, so those that did are a selection"
+        reason=f"{of_first - one} of {of_first} attempts of {first.setting.label} ended well and "
+        f"{of_second - two} of {of_second} of {second.setting.label}, so those that did are a "
+        "selection"
     )
 
 

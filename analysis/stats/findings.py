@@ -1,7 +1,8 @@
 """The best decided finding: which setting leads, and what it is decided to be faster than.
 
 Decides this by the comparisons of a case, since the highest mean of a few launches may be noise: a
-setting leads if no other one is decided to be faster, and if it is decided to be faster than most.
+setting leads if no other one is decided to be faster, and if it is decided to be faster than more
+settings than any other is; of several, the one with the highest mean.
 Headline, numbers, figures and `make export` all ask here.
 """
 

@@ -142,7 +142,7 @@ def _chosen_lines(results: SweepResults) -> Iterator[str]:
         yield (
             f"Nobody stated the rate of the emulated links. A first look chose "
             f"{rate_text(bits_per_s)}{also} for {model}, aiming at links that matter and "
-            "processors with time to spare. With others the ratio is another one."
+            "processors with time to spare. With others the ratio may be another one."
         )
 
 

@@ -54,9 +54,7 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
     "{unit}/s are those of no real accelerator."
 )
-_WAITS = (
-    "TCP waits some 200 ms for a packet that was lost, so rates are about buffers of switches, too."
-)
+_WAITS = "TCP waits some 200 ms for a packet that was lost, so rates are about lost packets, too."
 
 
 def circumstances(case: Case) -> list[str]:
@@ -171,8 +169,8 @@ def share_lines(case: Case) -> list[str]:
         f"At {count_text(len(uneven), 'point')} one worker made more than {UNEVEN:g} times the "
         f"steps of the others: {worst.known('largest_share').max():.0%} of all at "
         f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not "
-        f"ranked. If no worker made more steps than the slowest one, that point would make "
-        f"{equal:.4g} {case.unit}/s, not {mean_rate(worst):.4g}. Servers on hosts of their own "
+        f"ranked. {worst.num_workers} times the rate of the slowest worker is {equal:.4g} "
+        f"{case.unit}/s there, not {mean_rate(worst):.4g}. Servers on hosts of their own "
         "(--layout dedicated) or bounded staleness (--staleness 1) help."
     ]
 

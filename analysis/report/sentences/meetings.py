@@ -50,10 +50,12 @@ SECONDS_PER_HOUR = 3600
 
 
 def meeting_sentence(row: Comparison) -> str:
-    """One sentence about two sides, the faster one first."""
-    if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
-        return _nothing_faster(row)
+    """One sentence about two sides; a ratio is of the higher mean, as in numbers and tables."""
     told = row.better_first()
+    if told.outcome in (Outcome.EQUAL, Outcome.UNDECIDED):
+        return _nothing_faster(told)
+    if told.outcome is not Outcome.FASTER:
+        return _nothing_faster(row)
     faster = f"{factor_text(told.decision)} faster"
     return capital(
         f"{told.first.title} is {faster} than {told.second.title} {where_text(told)}, "

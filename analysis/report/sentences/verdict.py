@@ -168,7 +168,7 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
     several = row.second.best
     return (
         f"A single worker is {factor_text(row.decision)} faster than {several.num_workers} of "
-        f"{several.setting.called}: more do not pay here."
+        f"{several.setting.called}: {several.num_workers} do not pay here."
     )
 
 
@@ -271,7 +271,7 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 
 
 def _selection_lines(main: Comparison) -> list[str]:
-    """What the best settings were chosen from; empty where there was no choice or no interval."""
+    """What the named settings were chosen from; empty where there was no choice or no interval."""
     chosen = [
         f"{side.best.setting.label} of {len(side.points)} settings"
         for side in main.sides
@@ -280,8 +280,9 @@ def _selection_lines(main: Comparison) -> list[str]:
     if not chosen or min(len(main.metric.values(point)) for point in main.points) < MIN_LAUNCHES:
         return []
     return [
-        f"Best settings: {', '.join(chosen)}. The interval holds for whichever is best in truth: "
-        "having more settings to choose from makes no side the faster one."
+        f"Named as the best: {', '.join(chosen)}. Which one is best is not tested: the "
+        "interval holds for whichever is best in truth, and having more settings to choose from "
+        "makes no side the faster one."
     ]
 
 

@@ -59,13 +59,13 @@ def test_a_single_worker_that_is_faster_is_told(results: Path) -> None:
     save_all(results / "compare", runs(make_experiment(Single), times(4.0)))
     told = choose(results, "best", None).better_alone
     assert told.startswith("A single worker made 400 [")
-    assert told.endswith("for this model more hosts do not pay.")
+    assert told.endswith("for this model so many do not pay.")
 
 
 def test_a_single_worker_that_is_equal_is_told_as_such(results: Path) -> None:
     save_all(results / "compare", runs(make_experiment(Single), times(3.01)))
     told = choose(results, "best", None).better_alone
-    assert told.endswith("equal within 3 %, so for this model more hosts do not pay.")
+    assert told.endswith("equal within 3 %, so for this model so many do not pay.")
 
 
 def test_the_best_is_of_what_the_report_compares_and_needs_no_other_package(results: Path) -> None:

@@ -270,8 +270,12 @@ def test_what_hot_rows_cost_and_where_else_to_put_them() -> None:
     )
 
 
-def case_of_pair() -> Case:
-    """Servers that take twice as long as all-reduce, for their hottest server."""
+def case_of_pair(spread_s: float = 0.0) -> Case:
+    """Servers that take twice as long as all-reduce, for their hottest server.
+
+    Args:
+        spread_s: by so much the exchange of three launches differs from one to the next.
+    """
     ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
     slow = runs(SPREAD, times(1.0), **on_hosts(SPREAD))
     alone = runs(make_experiment(Single, launcher="slurm", spread=Spread()), times(1.0))
@@ -282,6 +286,8 @@ def case_of_pair() -> Case:
     served = (table["strategy"] == "ps_sync").to_numpy()
     table.loc[served, ["exchange_s", "hot_server_s", "network_s"]] = [0.105, 0.03, 0.05]
     table.loc[served, "mean_step_s"] += 0.1
+    for column in ("exchange_s", "mean_step_s"):
+        table.loc[served, column] += [-spread_s, 0.0, spread_s]
     (case,) = make_cases(table, records)
     return case
 
@@ -325,21 +331,30 @@ def test_what_the_busiest_link_does_is_told_of_no_other_link(share: float, advic
     assert advice_text(explained, Cause.EXCHANGE).startswith(told)
 
 
+def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() -> None:
+    said = main_reason(case_of_pair(spread_s=0.01))
+    assert "the largest part" not in said
+    assert "] the hottest server, " in said
+    assert "] exposed communication and the update. With 2 servers, ps:0 holds 75%" in said
+
+
 @pytest.mark.parametrize(
-    ("strategy", "told"),
+    ("strategy", "placement", "told"),
     [
-        (SynchronousServers, "fewer workers send to one server at once (--placement partitioned"),
-        (AllReduce, "less be under way at once (--in-flight), or try parameter servers"),
+        (SynchronousServers, Policy.ROUND_ROBIN, "at once (--placement partitioned, more servers)"),
+        (SynchronousServers, Policy.PARTITIONED, "send to one server at once (more servers)"),
+        (AllReduce, Policy.PARTITIONED, "be under way at once (--in-flight), or try parameter"),
     ],
 )
-def test_lost_packets_come_with_what_to_change(strategy: type[AnyStrategy], told: str) -> None:
-    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+def test_lost_packets_come_with_what_to_change(
+    strategy: type[AnyStrategy], placement: Policy, told: str
+) -> None:
+    where: dict[str, Any] = {"launcher": "emulated", "spread": Spread()}
+    where["network"] = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+    servers = make_experiment(SynchronousServers, placement=placement, **where)
     sides = [
-        runs(
-            make_experiment(side, network=network, launcher="emulated", spread=Spread()),
-            times(1.0 if side is strategy else 2.0),
-        )
-        for side in (SynchronousServers, AllReduce)
+        runs(own, times(1.0 if own.strategy.kind == strategy.kind else 2.0))
+        for own in (servers, make_experiment(AllReduce, **where))
     ]
     table, records = table_of(record for side in sides for record in side)
     rows = (table["strategy"] == strategy.kind).to_numpy()

@@ -76,7 +76,7 @@ def test_an_undecided_main_comparison_comes_after_what_is_decided() -> None:
     told = verdict(case_with(all_reduce(7.24))).headline
     first, second = told.split(". Undecided between ")
     assert "faster than ps_sync, round_robin, 1 ps at 4 workers, 3 launches each" in first
-    assert second.startswith("all-reduce and ps_sync, partitioned, 4 ps at 4 workers")
+    assert second.startswith("ps_sync, partitioned, 4 ps and all-reduce at 4 workers")
 
 
 def test_a_side_is_told_by_the_setting_that_shows_the_difference() -> None:
