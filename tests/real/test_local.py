@@ -75,18 +75,19 @@ def test_a_run_leaves_a_complete_measurement(
     assert all(task.cpu_s is not None and task.peak_memory_bytes for task in run.tasks)
     assert "worker:0" in run.log
     if not strategy.as_shipped:  # of whose steps nobody sees the inside
-        assert_events_are_traced(run, workers)
+        assert_events_are_traced(run, workers, own.strategy.is_sparse)
         assert_all_was_evaluated(run, workers)
     assert_the_timeline_holds_all(run, own)
 
 
-def assert_events_are_traced(run: LaunchedRun, workers: int) -> None:
+def assert_events_are_traced(run: LaunchedRun, workers: int, has_rows: bool) -> None:
     """Every moment of every tensor; gradients when they were ready, not when the step was over."""
     assert run.steps is not None
     assert run.events is not None
     assert run.num_messages is not None
-    # Without messages, every variable; two steps, three kinds of moments.
-    assert len(run.events.time) == workers * 2 * 3 * (run.num_messages or NUM_VARIABLES)
+    # Without messages, every variable; rows of all tables count as one.  Two steps, three moments.
+    traced = (run.num_messages or NUM_VARIABLES) + has_rows
+    assert len(run.events.time) == workers * 2 * 3 * traced
     assert (run.events.time > 1e9).all()
 
 
@@ -138,7 +139,9 @@ def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:
     is_step = [event.get("cat") == STEP for event in trace["traceEvents"]]
     assert sum(is_step) == len(traced.steps) == own.num_workers * 2
     if own.strategy.communicates():
-        wanted = wanted_flows(run.events, acknowledged=own.strategy.uses_servers)
+        # Rows go to all servers, so no single one acknowledges them.
+        to_servers = own.strategy.uses_servers and not own.strategy.is_sparse
+        wanted = wanted_flows(run.events, acknowledged=to_servers)
         assert counts(trace, "stf") == wanted
         assert sum(message.num_bytes for message in run.messages) == run.gradient_bytes
     if run.placement is not None and not own.strategy.as_shipped:
