@@ -178,22 +178,30 @@ def network_time_s(flows: Iterable[Flow], rates: Rates) -> float:
 
 
 def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
-    """Seconds of a worker's step that its rows take and no computation of its own hides.
+    """Seconds of a step that rows take and no computation hides, of workers that begin together.
 
-    They are there before its forward pass begins, and their gradients are known when its backward
-    pass ends.  Of several workers the one that it takes longest.
+    A worker's rows are there before its forward pass begins, and their gradients are known when
+    its backward pass ends.  So what it fetches and sends takes its turn; the last one to get its
+    rows still has to send, and nobody sends before the first one has them.
     """
     of_rows: dict[int | None, list[Flow]] = {}
     for flow in flows:
         if flow.rows is not None:
             of_rows.setdefault(flow.worker, []).append(flow)
-    return max(
-        (
-            sum(network_time_s([f for f in own if f.rows is phase], rates) for phase in RowPhase)
-            for own in of_rows.values()
-        ),
-        default=0.0,
+    if not of_rows:
+        return 0.0
+    fetched, sent = zip(*(_phases_s(own, rates) for own in of_rows.values()), strict=True)
+    all_fetched, all_sent = _phases_s([f for own in of_rows.values() for f in own], rates)
+    alone = max(map(sum, zip(fetched, sent, strict=True)))
+    return max(alone, all_fetched + min(sent), min(fetched) + all_sent)
+
+
+def _phases_s(flows: Sequence[Flow], rates: Rates) -> tuple[float, float]:
+    """Seconds of the busiest link in which rows are fetched, and in which they are sent."""
+    fetched, sent = (
+        network_time_s([flow for flow in flows if flow.rows is phase], rates) for phase in RowPhase
     )
+    return fetched, sent
 
 
 def nominal_network_s(

@@ -161,6 +161,9 @@ def test_no_computation_of_a_worker_hides_its_rows() -> None:
     # Numbers and gradients go out when rows have come in; whole variables are no rows.
     assert rows_s(flows, rates) == pytest.approx(20 * 108 / 1000 + 20 * 100 / 1000)
     assert rows_s(demands(served(1, 2), hosts, (1000, 0), 3000), rates) == 0.0
+    # Of two workers the first one has its rows after 2 s, and 4.32 s later the server has all.
+    both = demands(served(2, 1), APART, (1000,), 3000, ROWS)
+    assert rows_s(both, rates) == pytest.approx(20 * 100 / 1000 + 2 * 20 * 108 / 1000)
     assert step_bound_s(1.0, 2.0, 3.0, rows_s=4.0) == 7.0
 
 
