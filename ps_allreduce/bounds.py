@@ -196,6 +196,15 @@ def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
     return max(alone, all_fetched + min(sent), min(fetched) + all_sent)
 
 
+def in_turn_s(flows: Sequence[Flow], rates: Rates) -> float:
+    """Seconds of the busiest link if all workers fetch rows, then send them, and all else apart.
+
+    No bound: one worker may send while another one still fetches.
+    """
+    whole = network_time_s([flow for flow in flows if flow.rows is None], rates)
+    return whole + sum(_phases_s(flows, rates))
+
+
 def _phases_s(flows: Sequence[Flow], rates: Rates) -> tuple[float, float]:
     """Seconds of the busiest link in which rows are fetched, and in which they are sent."""
     fetched, sent = (

@@ -229,7 +229,7 @@ def _against_the_links(record: RunRecord, steps: StepTable | None, window: Windo
     if bound is None:
         return {}
     least_s = None if record.is_sparse else bound.step_s
-    row = {"network_s": bound.network_s, "bound_s": least_s}
+    row = {"network_s": bound.network_s, "in_turn_s": bound.in_turn_s, "bound_s": least_s}
     if step_s is None:
         return row
     fraction = None if least_s is None else least_s / step_s

@@ -59,10 +59,13 @@ class Bound:
 
     Attributes:
         network_s: in which the busiest link can carry its bytes.
+        in_turn_s: the same if all workers fetch rows of tables, then send them, and all else apart;
+            no bound, but near what happens.
         step_s: with the computation, where communication overlaps perfectly.
     """
 
     network_s: float
+    in_turn_s: float
     step_s: float
 
 
@@ -80,7 +83,8 @@ def bound_of(record: RunRecord) -> Bound | None:
     else:
         rows_s = bounds.rows_s(flows, rates)
         step_s = compute.step_s(compute.scales.max(axis=0), network_s, rows_s)
-    return Bound(network_s=network_s, step_s=step_s)
+    in_turn_s = bounds.in_turn_s(flows, rates)
+    return Bound(network_s=network_s, in_turn_s=in_turn_s, step_s=step_s)
 
 
 def step_time_s(record: RunRecord) -> float | None:

@@ -2,13 +2,13 @@
 
 Decides what each point is compared with, all-reduce of whole tables with the same workload and as
 many workers, and where lines cross: of what was measured, and of the least times of the busiest
-link that follow from the ids (`network_s`).  Both are read off between neighbouring points, where
+link that follow from the ids (`in_turn_s`).  Both are read off between neighbouring points, where
 the logarithm of the share is on a straight line with that of the ratio.
 
 With k rows of w bytes looked up by each of n workers, of V rows in all, links carry in a step
-2(n - 1)/n V w around a ring of whole tables, (n - 1) k (w + 8) around one of rows, and to and from
-M servers beside workers, balanced, (n - 1)/M k (w + 8) and as many rows back: a gather is shorter
-than the ring below k/V = 2/n w/(w + 8).
+2(n - 1)/n V w around a ring of whole tables, (n - 1) k (w + 8) around one of rows, and of M
+servers beside workers, balanced, (n - 1)/M k w out and then (n - 1)/M k (w + 8) in: a gather is
+shorter than the ring below k/V = 2/n w/(w + 8).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from ps_allreduce.point.strategies import (
 TABLE = (
     "Share: different rows that a worker's step looks up, over all rows. Over whole tables: the "
     "rate over that of all-reduce with whole tables, with its interval. By bytes: the same ratio "
-    "if nothing but the busiest link took time. Network: the least milliseconds of that link in a "
-    "step; of TensorFlow as it ships nobody knows them."
+    "if nothing but the busiest link took time. Network: milliseconds of that link in a step, rows "
+    "fetched, then sent; of TensorFlow as it ships nobody knows them."
 )
 CAPTION = (
     "Rate over that of all-reduce with whole tables (the line at 1), by the share of the rows that "
@@ -131,7 +131,7 @@ def _rows_asked(point: Point) -> float | None:
 
 
 def _network_s(point: Point) -> float:
-    return float(point.known("network_s").mean())
+    return float(point.known("in_turn_s").mean())
 
 
 def _label(experiment: Experiment) -> str:
