@@ -16,10 +16,11 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     NoCommunication,
+    StockAllReduce,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
-from ps_allreduce.record.variables import PlacementUsed
+from ps_allreduce.record.variables import PlacementUsed, SparseGradient
 from ps_allreduce.runner.validity import ClockPair, DriverResult, find_doubts, find_problems
 from tests.fakes import make_experiment, make_steps
 from tests.pretend import FIVE_STEPS, SHORT, driver_result
@@ -96,6 +97,23 @@ def test_what_a_worker_tells_of_itself_is_judged(
     experiment = make_experiment(strategy, measurement=SHORT)
     told = [RESULTS[0], result("worker:1", **change)]
     assert find_problems(experiment, told, STEPS) == problems
+
+
+def test_replicas_of_plain_tensorflow_that_add_rows_in_any_order_are_a_doubt() -> None:
+    rows = SparseGradient(variable="a", num_rows=10, row_bytes=8, looked_up=64)
+    told = [
+        result("worker:0", sparse=(rows,)),
+        result("worker:1", sparse=(rows,), checksums_after=(3, 5)),
+    ]
+    stock = make_experiment(StockAllReduce, measurement=SHORT)
+    assert find_problems(stock, told, STEPS) == []
+    assert find_doubts(stock, told, STEPS) == [
+        "trainable weights of worker:1 differ from worker:0: plain TensorFlow adds up repeated "
+        "rows in no fixed order"
+    ]
+    assert find_problems(REDUCED, told, STEPS) != []
+    in_order = replace(stock, workload=replace(stock.workload, deterministic=True))
+    assert find_problems(in_order, told, STEPS) != []
 
 
 def test_steps_that_do_not_add_up_are_counted() -> None:
