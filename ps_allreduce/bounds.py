@@ -190,9 +190,10 @@ def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
             of_rows.setdefault(flow.worker, []).append(flow)
     if not of_rows:
         return 0.0
-    fetched, sent = zip(*(_phases_s(own, rates) for own in of_rows.values()), strict=True)
+    each = [_phases_s(own, rates) for own in of_rows.values()]
+    fetched, sent = [first for first, _ in each], [second for _, second in each]
     all_fetched, all_sent = _phases_s([f for own in of_rows.values() for f in own], rates)
-    alone = max(map(sum, zip(fetched, sent, strict=True)))
+    alone = max(first + second for first, second in each)
     return max(alone, all_fetched + min(sent), min(fetched) + all_sent)
 
 
