@@ -105,9 +105,7 @@ def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
 
 
 def _parts_text(parts: Iterable[CausedPart]) -> str:
-    return ", ".join(
-        f"{_ms_text(part.seconds.mean)}{_interval_text(part)} {part.cause}" for part in parts
-    )
+    return ", ".join(f"{_seconds_text(part)} {part.cause}" for part in parts)
 
 
 def _ms_text(seconds: float) -> str:
@@ -287,15 +285,16 @@ def _reason(told: Explanation) -> str:
     parts = _worth_telling(told.difference.causes)
     part, *others = parts
     if not part.sure:
-        return (
-            f"{longer}. What causes it is not certain: {_largest_text(part)}; "
-            f"{_to_tell(told, part)}."
-        )
+        mean = f"the largest mean is that of {part.cause}, {_seconds_text(part)}"
+        return f"{longer}. What causes it is not certain: {mean}; {_to_tell(told, part)}."
     apart = all(part.exceeds(each) for each in others)
     found = f"; {_largest_text(part)}" if apart else f": {_parts_text(parts)}"
     return f"{longer}{found}. {advice_text(told, part.cause)}".rstrip()
 
 
 def _largest_text(part: CausedPart) -> str:
-    seconds = f"{_ms_text(part.seconds.mean)}{_interval_text(part)}"
-    return f"the largest part is {part.cause}, {seconds}"
+    return f"the largest part is {part.cause}, {_seconds_text(part)}"
+
+
+def _seconds_text(part: CausedPart) -> str:
+    return f"{_ms_text(part.seconds.mean)}{_interval_text(part)}"
