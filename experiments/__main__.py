@@ -53,7 +53,7 @@ from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import parse_rate
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import echo
 

@@ -29,7 +29,8 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Altered, Servers
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import Altered
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from tests.fakes import make_experiment

@@ -20,7 +20,7 @@ from ps_allreduce.point.models.trained import OwnModel, Unit
 from ps_allreduce.point.optimizers import Adam, Sgd
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AnyStrategy, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, Wire
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface

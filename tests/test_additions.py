@@ -235,7 +235,7 @@ CHANGED = {
         ],
     },
     "a setting": {
-        "ps_allreduce/point/strategies/base.py": [
+        "ps_allreduce/point/strategies/stated.py": [
             (
                 "    cycle_ms: float",
                 '    half_life: int | None = setting("steps of half a life.")\n    cycle_ms: float',

@@ -19,7 +19,7 @@ from pandas.api.types import pandas_dtype
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 

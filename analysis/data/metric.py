@@ -6,7 +6,7 @@ ratio above 1 says that the first setting is better, whatever is measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -71,10 +71,4 @@ TIME_TO_TARGET = Metric(
     direction=Direction.LESS,
     always_reached=False,
 )
-EXAMPLES_TO_TARGET = Metric(
-    name="target",
-    column="target_examples",
-    unit="{unit}",
-    direction=Direction.LESS,
-    always_reached=False,
-)
+EXAMPLES_TO_TARGET = replace(TIME_TO_TARGET, column="target_examples", unit="{unit}")

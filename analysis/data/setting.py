@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.data.columns import SETTINGS
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, default_of
-from ps_allreduce.point.strategies.base import Altered
+from ps_allreduce.point.strategies.stated import Altered
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 
 #: Strategies that people call otherwise than the command line does.

@@ -48,11 +48,9 @@ class _Trained:
 
     @property
     def label(self) -> str:
+        own = self.point.setting.label
         accumulation = self.point.experiment.workload.accumulation
-        parts = [self.point.setting.label]
-        if accumulation > 1:
-            parts.append(f"{accumulation} batches a step")
-        return ", ".join(parts)
+        return own if accumulation == 1 else f"{own}, {accumulation} batches a step"
 
     @property
     def curves(self) -> list[LearningCurve]:

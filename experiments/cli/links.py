@@ -42,7 +42,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import NoCommunication
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.record.choices import (
     EXCHANGES,
     ExchangeChoice,

@@ -31,7 +31,7 @@ from launchers.cli.options import (
 )
 from launchers.cli.types import COUNTS, OneOf, Parsed, parse_whole
 from ps_allreduce.point.strategies import STRATEGIES, default_of
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 
 #: The settings of strategies that a sweep chooses itself.
 _CHOSEN = {"placement", "collective", "bytes_per_pack", "altered", "join_rounds"}

@@ -41,7 +41,8 @@ from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.resources import LayoutKind, Spread
-from ps_allreduce.point.strategies.base import StrategySettings, StrategySide
+from ps_allreduce.point.strategies.base import StrategySide
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.choices import batch_question
 

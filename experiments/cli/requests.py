@@ -30,7 +30,7 @@ from ps_allreduce.point.measurement import (
 )
 from ps_allreduce.point.resources import Coordinator, Spread
 from ps_allreduce.point.strategies import AnyStrategy
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.choices import ExchangeMode

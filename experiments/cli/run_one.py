@@ -21,7 +21,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import SMALL_CNN, Unit
 from ps_allreduce.point.placement import Policy, default_split_bytes
 from ps_allreduce.point.resources import Resources, workers_together
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import BUSY_LOAD, RunRecord

@@ -46,7 +46,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import Workload
 

@@ -21,7 +21,8 @@ from ps_allreduce.point.models.trained import SMALL_CNN, SMALL_VIT, ImageModel, 
 from ps_allreduce.point.optimizers import Adagrad, Momentum, Optimizer, Sgd
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import SynchronousServers
-from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 
 #: On one machine more would only share its memory.

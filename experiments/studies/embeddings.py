@@ -35,7 +35,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.workload import Workload
 
 WORKERS, BITS_PER_S, BATCH, WIDTH = (2, 4), 50e6, 4096, 32

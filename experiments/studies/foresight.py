@@ -34,7 +34,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AsynchronousServers, Single, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 
 #: Each so many times smaller.

@@ -21,7 +21,7 @@ from experiments.studies.scope import Scope
 from experiments.studies.study import Study
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Horovod
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 
 #: What is changed about Horovod, one thing at a time.
 CHANGES = (

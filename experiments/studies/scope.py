@@ -41,7 +41,8 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Altered, Embeddings, Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.choices import EXCHANGES, ExchangeChoice, ExchangeMode, rate_question

@@ -18,7 +18,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 
 

@@ -25,7 +25,7 @@ from experiments.studies.study import Study
 from experiments.sweep.sweep import PROFILES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import StockAllReduce, StockServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 
 #: Traced steps of every worker, by the profile's name.
 TRACED = {"quick": 6, "standard": 20}

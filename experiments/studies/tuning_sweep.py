@@ -24,7 +24,7 @@ from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Precision, Workload
 

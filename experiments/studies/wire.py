@@ -39,7 +39,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
 SMALL, LARGE = 25_000_000, 100_000_000

@@ -37,7 +37,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles, write_json

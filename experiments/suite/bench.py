@@ -24,7 +24,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingComparison
 from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.terminal import echo
 
 BRIEF = Profile(

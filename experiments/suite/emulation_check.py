@@ -48,7 +48,7 @@ from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import TensorSet
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES, AllReduce, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.terminal import echo
 

@@ -32,7 +32,8 @@ from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.optimizers import OnRows
 from ps_allreduce.point.placement import VariableSpec
-from ps_allreduce.point.strategies.base import Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Scaling, Workload
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance

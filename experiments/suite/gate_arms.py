@@ -23,7 +23,7 @@ from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, OnRows
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
-from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import MADE_DENSE
 

@@ -23,7 +23,7 @@ from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.scratch import scratch_folder
 

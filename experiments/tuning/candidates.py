@@ -29,7 +29,7 @@ from ps_allreduce.point.layout import hosts_without_workers
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Plan, Policy, make_plan
 from ps_allreduce.point.resources import LayoutKind, default_threads
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 
 #: Of the combinations that are drawn.

@@ -27,7 +27,7 @@ from ps_allreduce.backends.stock.training import (
 )
 from ps_allreduce.exchange.worker_local import LocalVariable, assign
 from ps_allreduce.point.optimizers import Optimizer
-from ps_allreduce.point.strategies.base import Altered
+from ps_allreduce.point.strategies.stated import Altered
 from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.workloads.inputs import WorkerIndex
 

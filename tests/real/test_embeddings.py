@@ -27,7 +27,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.steps import Phase
 from tests.cluster import LocalLauncher

@@ -40,7 +40,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import RunWeights
 from tests.fakes import make_record

@@ -33,7 +33,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Altered
+from ps_allreduce.point.strategies.stated import Altered
 from ps_allreduce.point.wire import ELEMENT_BYTES, UNBUCKETED, Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status

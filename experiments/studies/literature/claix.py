@@ -38,7 +38,7 @@ from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import Horovod
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Precision, Scaling, Workload
 
 #: Of the evaluation, for each worker.

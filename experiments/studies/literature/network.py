@@ -36,7 +36,7 @@ from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 
 #: As in the original, of whose models these two are named.

@@ -42,7 +42,7 @@ from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, Horovod, Single, SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Scaling, Workload
 
 #: Processes of a host; each has an equal share of its cores, and a thread for each of them.

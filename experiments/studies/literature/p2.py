@@ -37,7 +37,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, RecordFiles
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 
 PLACEMENTS = (Policy.ROUND_ROBIN, Policy.PARTITIONED)

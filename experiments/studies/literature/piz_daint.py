@@ -43,7 +43,7 @@ from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.placement import Policy, make_plan
 from ps_allreduce.point.strategies import SynchronousServers
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 
 #: Of InceptionV3's computation.  Not published for the original; that of the emulated accelerator.

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.resources import Device, Resources, Spread
-from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySettings, StrategySide
+from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySide
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import (
     TCP,
     TRANSPORT_OF,

@@ -1,4 +1,4 @@
-"""What every strategy has: traits, the settings that it understands, and columns.
+"""What every strategy has: traits, servers, the settings that it understands, and columns.
 
 Decides how a strategy is made from settings that a user stated, and that a setting which a strategy
 does not understand is refused.  Which settings there are for one strategy is decided by the fields
@@ -7,13 +7,12 @@ of its class; the two strategies in which no gradient leaves its worker have non
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from enum import Flag, StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Flag
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, get_args, get_type_hints
 
-from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.placement import (
@@ -26,15 +25,12 @@ from ps_allreduce.point.placement import (
     without_tables,
 )
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
-from ps_allreduce.point.wire import Collective, Wire, WireType
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.serialization import LATER, Columns, changed_parts
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from ps_allreduce.point.workload import Workload
-
-DataclassT = TypeVar("DataclassT", bound="DataclassInstance")
 
 
 class StrategySide(Flag):
@@ -44,101 +40,6 @@ class StrategySide(Flag):
     SERVERS = 1
     ALL_REDUCE = 2
     HYBRID = SERVERS | ALL_REDUCE
-
-
-class Altered(StrEnum):
-    """What of plain TensorFlow is done as the suite does it; each holds those before it."""
-
-    NOTHING = "nothing"
-    OPTIMIZER = "optimizer"
-    STATISTICS = "statistics"
-
-
-class Embeddings(StrEnum):
-    """What is exchanged of a table: all of it, or the rows that a step has looked up."""
-
-    DENSE = "dense"
-    SPARSE = "sparse"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrategySettings:
-    """Everything that can be stated about some strategy; None leaves a setting at its default.
-
-    The names are those of the command line (`--num-ps`) and of the columns of results.  Help begins
-    with the strategies that understand a setting, and ends with the default that these declare.
-    """
-
-    num_ps: int | None = setting("parameter servers.", usual=True, instead="")
-    placement: Policy | None = setting("of variables on servers.", usual=True)
-    layout: LayoutKind | None = setting("servers beside workers, or on other hosts.", usual=True)
-    split_bytes: int | None = setting(
-        "the placement partitioned cuts larger variables.",
-        unit="size",
-        instead=f"{DEFAULT_SPLIT_BYTES // 10**6}MB, less for small models",
-    )
-    group_bytes: int | None = setting(
-        "tensors share a message up to so many bytes; 0: never.", unit="size"
-    )
-    cut_bytes: int | None = setting(
-        "larger tensors are cut into messages of so many bytes; 0: never.", unit="size"
-    )
-    in_flight: int | None = setting("messages in flight at once; 0: no bound.")
-    gradients: WireType | None = setting("format on the wire.")
-    host_aggregation: bool | None = setting("workers of one host send one mean gradient.")
-    staleness: int | None = setting("steps that a worker may be ahead.", instead="no bound")
-    steps_per_dispatch: int | None = setting("steps in one go.")
-    join_rounds: bool | None = setting("wait for all workers after every round of steps.")
-    collective: Collective | None = setting(
-        "algorithm of the collective.", instead="ring; as shipped auto"
-    )
-    bytes_per_pack: int | None = setting(
-        "TensorFlow's packs, not buckets; 0: one pack.", unit="size"
-    )
-    altered: Altered | None = setting("what is done as the suite does it.")
-    fusion_bytes: int | None = setting(
-        "gradients travel together up to so many bytes.", unit="size"
-    )
-    cycle_ms: float | None = setting("time between two looks at what is ready.", unit="ms")
-    embeddings: Embeddings | None = setting(
-        "what is exchanged of tables: all of it, or the rows looked up."
-    )
-    table_rows: RowRule | None = setting(
-        "rows of tables on servers, with sparse embeddings.", instead=RowRule.MODULO
-    )
-
-    @property
-    def stated(self) -> tuple[str, ...]:
-        """The names of the settings that are stated."""
-        return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
-
-    def without(self, names: Collection[str]) -> StrategySettings:
-        """The same with some settings at their default."""
-        return replace(self, **dict.fromkeys(names))
-
-    def only(self, names: Collection[str]) -> StrategySettings:
-        """Some of the settings, the others at their default."""
-        return self.without([name for name in self.stated if name not in names])
-
-    def changed_by(self, other: StrategySettings) -> StrategySettings:
-        """The same, with what another states in the place of it."""
-        return replace(self, **{name: getattr(other, name) for name in other.stated})
-
-    def put_into(self, default: DataclassT) -> DataclassT:
-        """The same value, with what is stated in the place of fields of these names, however deep.
-
-        Raises:
-            UserError: the value refuses it.
-        """
-        stated = set(self.stated)
-        changed: dict[str, Any] = {}
-        for name in (each.name for each in fields(default)):
-            inside = getattr(default, name)
-            if name in stated:
-                changed[name] = getattr(self, name)
-            elif is_dataclass(inside):
-                changed[name] = self.put_into(cast(Any, inside))
-        return replace(default, **changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

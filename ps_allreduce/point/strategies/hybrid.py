@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.strategies.base import (
-    Embeddings,
-    LookingUp,
-    Servers,
-    StrategySide,
-)
+from ps_allreduce.point.strategies.base import LookingUp, Servers, StrategySide
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import TCP, Wire, transport_text
 
 if TYPE_CHECKING:

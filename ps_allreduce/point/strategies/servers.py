@@ -10,14 +10,8 @@ from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Resources, Spread, workers_together
-from ps_allreduce.point.strategies.base import (
-    Embeddings,
-    LookingUp,
-    Servers,
-    Strategy,
-    StrategySettings,
-    StrategySide,
-)
+from ps_allreduce.point.strategies.base import LookingUp, Servers, Strategy, StrategySide
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, Wire, transport_text
 from ps_allreduce.serialization import changed_parts
 

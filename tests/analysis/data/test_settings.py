@@ -16,7 +16,7 @@ from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.optimizers import Adagrad
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status

@@ -18,7 +18,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.record.choices import ExchangeChoice, ExchangeMode, exchange_sentence
 from tests.examples import fast
 

@@ -42,7 +42,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute, Scaling, Workload
 from ps_allreduce.record.evaluation_timings import EvaluationTimes

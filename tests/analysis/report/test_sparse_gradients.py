@@ -22,7 +22,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import SparseGradient

@@ -37,7 +37,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings, StrategySettings
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.record.variables import PlacementUsed, RowsAsked
 from tests.analysis.builders import case_of, links_between, run, runs, table_of, tasks_on, times
 from tests.fakes import LOOKING_UP, make_experiment, make_host

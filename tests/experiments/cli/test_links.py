@@ -11,7 +11,7 @@ from experiments import surroundings
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.strategies import AllReduce
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import RowsAsked

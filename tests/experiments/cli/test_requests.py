@@ -22,7 +22,7 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute
 from tests.fakes import TWO_LAYERS
 

@@ -44,7 +44,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.provenance import ROOT
 from tests.examples import experiments, fast

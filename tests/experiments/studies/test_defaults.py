@@ -11,7 +11,7 @@ from experiments.sweep.sweep import PROFILES
 from launchers.protocol import Capacity
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.resources import LayoutKind, Spread
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 
 
 def hosts(number: int, cores: int) -> Capacity:

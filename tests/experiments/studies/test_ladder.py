@@ -17,7 +17,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     StockServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload

@@ -24,7 +24,8 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings, Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.choices import rate_question

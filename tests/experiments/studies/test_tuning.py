@@ -15,7 +15,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import StrategySettings
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import UNBUCKETED, WireType
 from tests.experiments.studies.scopes import make_scope
 

@@ -32,7 +32,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Altered, Embeddings
+from ps_allreduce.point.strategies.stated import Altered, Embeddings
 from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status

@@ -22,7 +22,7 @@ from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.optimizers import Sgd
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 from tests.experiments.conftest import Machine, run

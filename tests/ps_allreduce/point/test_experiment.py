@@ -43,7 +43,7 @@ from ps_allreduce.point.strategies import (
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.base import Embeddings
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import to_json

@@ -33,7 +33,8 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Embeddings, Servers, StrategySettings
+from ps_allreduce.point.strategies.base import Servers
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.serialization import LATER, identity_of

@@ -25,7 +25,7 @@ from ps_allreduce.point.strategies import (
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
-from ps_allreduce.point.strategies.base import Altered, Embeddings, StrategySettings
+from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from tests.fakes import make_experiment
