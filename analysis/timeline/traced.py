@@ -138,8 +138,9 @@ def _fetched(run: TracedRun, row: int) -> list[Span]:
     strategy = run.record.experiment.strategy
     if not (strategy.is_sparse and strategy.uses_servers):
         return []
-    begin, end = float(run.steps.start[row]), float(run.steps.pulled[row])
-    return [Span(name="fetch rows", begin=begin, end=max(begin, end))]
+    begin, end = float(run.steps.start[row]), float(run.steps.end[row])
+    (pulled,) = _in_order([float(run.steps.pulled[row])], begin, end)
+    return [Span(name="fetch rows", begin=begin, end=pulled)]
 
 
 def _computed(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:

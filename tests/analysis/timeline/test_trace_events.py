@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,8 @@ def test_rows_are_fetched_first_and_under_way_until_all_are_applied() -> None:
     assert slices[1:3] == [("fetch rows", 0, 1_000), ("input wait", 1_000, 2_000)]
     assert slices[-1] == ("rows", 25_000, 20_000)
     assert shown(run, "s")[1] == ("rows", 25_000, 0)
+    late = replace(run, steps=replace(run.steps, pulled=run.steps.end + 0.001))
+    assert shown(late, "X")[1] == ("fetch rows", 0, 60_000)
 
 
 def test_a_message_says_what_it_carries_and_where_it_goes() -> None:
