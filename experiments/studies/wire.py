@@ -47,12 +47,12 @@ SMALL, LARGE = 25_000_000, 100_000_000
 #: Tensors of a model: each is several messages.
 FEW = 16
 
-#: By bytes of gradients and workers.  Eight workers need 7 s of processor time per GB: with 100 MB
-#: no rate lets a step take 2 s and leaves two cores idle for a seventh of it.
+#: By bytes of gradients and workers.  Eight workers need 7 s of processor time per GB.  25 MB leave
+#: two cores half idle at 250 Mbit/s; with 100 MB no rate does that and lets a step take 2 s.
 RATES: Mapping[tuple[int, int], float] = {
     (SMALL, 2): 600e6,
     (SMALL, 4): 800e6,
-    (SMALL, 8): 400e6,
+    (SMALL, 8): 250e6,
     (LARGE, 2): 1e9,
     (LARGE, 4): 1e9,
     (LARGE, 8): 500e6,
