@@ -43,8 +43,8 @@ def check_call(end: CallEnd, foreign: Sequence[Path] = ()) -> list[str]:
         found.append(f"traceback: {traceback}")
     allowed = allowed_statuses([fault for fault, _ in end.struck])
     if foreign and not any(struck.deleted for _, struck in end.struck):
-        # The user has to say what becomes of them; a fault may come first.
-        allowed = allowed - {0, 1} | {2}
+        # The user has to say what becomes of them; only a fault may end the call before.
+        allowed = allowed - ({0} if end.struck else {0, 1}) | {2}
         found += [f"foreign: {path.name} was moved" for path in foreign if not path.exists()]
     if end.status not in allowed:
         found.append(f"status: {end.status} and not {sorted(allowed)}: {last_line(end.said)}")

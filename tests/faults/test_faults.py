@@ -174,6 +174,11 @@ def test_a_record_of_another_version_ends_a_call_and_stays(tmp_path: Path) -> No
     assert check_call(end, foreign) == []
     assert check_call(end) != []
     assert check_call(replace(end, status=0), foreign) != []
+    assert check_call(replace(end, status=1), foreign) != []
+    killed = Fault(verb=Verb.KILL, target=Target.TASK)
+    struck = replace(end, struck=((killed, Struck(victim="worker:1")),))
+    assert check_call(replace(struck, status=1), foreign) == []
+    assert check_call(replace(struck, status=0), foreign) != []
     foreign[0].unlink()
     assert check_call(end, foreign) == ["foreign: 4.json was moved"]
 

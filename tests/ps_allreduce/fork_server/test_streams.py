@@ -140,6 +140,11 @@ def test_a_receiver_that_is_held_up_does_not_change_the_rate(seed: int) -> None:
     assert num_bytes / duration_ns == pytest.approx(step_bytes / step_ns, rel=0.01)
 
 
+def test_a_receiver_that_is_held_up_to_the_end_tells_a_rate_all_the_same() -> None:
+    num_bytes, duration_ns = fast_part([(0, 0), (1_000_000, 100_000), (400_000_000, 4_090_000)])
+    assert num_bytes / duration_ns == pytest.approx(0.01, rel=0.01)
+
+
 def test_a_sender_that_sends_nothing_is_no_crash(listening: tuple[Ear, int]) -> None:
     ear, port = listening
     with socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_S) as connection:
