@@ -11,7 +11,7 @@
 #:   make predict           what more workers or other links would do, from the records in RESULTS:
 #:                          ARGS="--workers 8,16 --bandwidth 100mbit"; writes a dated file
 #:   make advise            which measured setting would be best on more hosts, from the records in
-#:                          RESULTS: HOSTS=16; launches nothing
+#:                          RESULTS: HOSTS=16, with prices of hosts as make report; launches nothing
 #:   make check-predictions how far those files were off, by the launches that were made after them
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
 #:   make bench             what the suite itself costs
@@ -166,7 +166,7 @@ check-predictions: environment
 	$(RUN) analysis check-predictions -- "$$RESULTS"
 
 advise: environment
-	$(RUN) experiments advise $${MODEL:+--model "$$MODEL"} $${HOSTS:+--workers "$$HOSTS"} $$ARGS -- "$$RESULTS"
+	$(RUN) experiments advise $${MODEL:+--model "$$MODEL"} $${HOSTS:+--hosts "$$HOSTS"} $$ARGS -- "$$RESULTS"
 
 export: environment
 	$(RUN) experiments export --setting "$$SETTING" --results "$$RESULTS" --into "$$INTO" \

@@ -34,6 +34,7 @@ from analysis.predict.predict_commands import (
     literature_command,
     predict_command,
 )
+from analysis.report.pages.ahead_page import ahead_page
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.pages.pages import study_page, write_report
 from analysis.report.screen import show, show_two
@@ -216,7 +217,7 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
     ]
     write_summary(folder / "summary.csv", results.files.table)
     study = study_page(results, cases)
-    write_report(folder / "report.html", results, reports, study)
+    write_report(folder / "report.html", results, reports, study, ahead_page(results))
     show(_console(), results, reports, study)
 
 

@@ -163,21 +163,34 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
 @cli.command("advise")
 @click.argument("folder", type=Path)
-@click.option("--workers", type=click.IntRange(1), metavar="<n>", help="To advise for; needed.")
+@click.option("--hosts", type=click.IntRange(1), metavar="<n>", help="To advise for; needed.")
 @click.option(
     "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
 )
 @click.option("--model", help="As it was measured; needed where several models were.")
-def advise(folder: Path, workers: int | None, bandwidth: float | None, model: str | None) -> None:
-    """Say which measured setting would be best with so many workers, and how to measure it.
+@click.option("--host-price", type=float, help="Of a host for an hour, in any currency.")
+@click.option(
+    "--ps-host-price", type=float, help="Of one named for servers.  [default: the host price]"
+)
+def advise(
+    folder: Path,
+    hosts: int | None,
+    bandwidth: float | None,
+    model: str | None,
+    host_price: float | None,
+    ps_host_price: float | None,
+) -> None:
+    """Say which measured setting would be best on so many hosts, and how to measure it.
 
-    It predicts from the launches below FOLDER, and launches nothing.
+    It predicts from the launches below FOLDER, and launches nothing.  Without a cluster FOLDER may
+    be piz-daint or p2.xlarge: published rates tell what those would do.
     """
-    if workers is None:
-        raise UserError("say for how many workers: --workers 16, or make advise HOSTS=16.")
+    if hosts is None:
+        raise UserError("say for how many hosts: --hosts 16, or make advise HOSTS=16.")
     from experiments.tuning.advise import told_advice
 
-    echo("\n".join(told_advice(folder, workers, bandwidth, model)))
+    told = told_advice(folder, hosts, bandwidth, model, (host_price, ps_host_price))
+    echo("\n".join(told))
 
 
 @cli.command("tune")

@@ -108,7 +108,7 @@ def _to_servers(
         server = host_of[str(TaskId(TaskType.PS, index))]
         for worker, host in _senders(experiment, host_of):
             if host != server:
-                pushed = pulled * _push_share(experiment)
+                pushed = pulled * push_share(experiment)
                 yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
                 yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
 
@@ -130,7 +130,7 @@ def _around(
     senders = [host for _, host in _senders(experiment, host_of)]
     hosts = list(dict.fromkeys(senders))
     share = 2 * (len(senders) - 1) / len(senders)
-    crossing: dict[RowPhase | None, float] = {None: share * whole * _push_share(experiment)}
+    crossing: dict[RowPhase | None, float] = {None: share * whole * push_share(experiment)}
     if rows is not None:
         gathered = (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
         crossing[RowPhase.SENT] = gathered
@@ -148,7 +148,7 @@ def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[tuple[i
     return list(enumerate(hosts))
 
 
-def _push_share(experiment: Experiment) -> float:
+def push_share(experiment: Experiment) -> float:
     """Bytes of a gradient on the wire over those in float32."""
     wire = experiment.strategy.wire
     return 1.0 if wire is None or wire.gradients is WireType.FLOAT32 else 0.5

@@ -36,7 +36,7 @@ MAY_IMPORT = {
 ASKED = {
     "experiments/suite/": ("analysis.suite",),
     "experiments/tuning/": (
-        *("analysis.figures", "analysis.predict", "analysis.stats"),
+        *("analysis.data.prices", "analysis.figures", "analysis.predict", "analysis.stats"),
         "analysis.wording",
     ),
 }
@@ -211,7 +211,7 @@ NEIGHBOURS = {
         "timeline": ("data",),
         "figures": ("data", "stats", "timeline"),
         "published": ("data", "figures", "stats"),
-        "report": ("data", "derive", "figures", "published", "stats", "timeline"),
+        "report": ("data", "derive", "figures", "predict", "published", "stats", "timeline"),
         "suite": ("data", "derive", "stats"),
     },
 }

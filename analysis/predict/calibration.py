@@ -7,19 +7,21 @@ a setting are found is decided in `fitting`.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any
 
 from analysis.derive.fastest_step import flows_of, host_rates, step_time_s
 from analysis.predict.fitting import SIDE, USUAL, Seen
-from analysis.predict.loads import Cluster, load_of, message_share
+from analysis.predict.loads import Cluster, load_of
 from analysis.predict.models import DealtLoad, worker_rates
+from analysis.predict.sent import SentBytes, message_share
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import MAX_HOSTS
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import RunRecord, Status
@@ -33,20 +35,17 @@ class Family:
     """A setting, whatever the number of workers and the rate of links.
 
     Attributes:
-        latest: the launch with the most workers, the largest batch and the fastest links; it tells
-            variables and layout.
-        clusters: by the examples of a lone worker's step.
+        largest: the point with the most workers, the largest batch and the fastest links.
+        sent: what it sends.
+        clusters: of each batch of lone workers one.
         cpu_s_per_byte: processor seconds of sender and receiver together.
     """
 
     seen: tuple[Seen, ...]
-    latest: RunRecord
-    clusters: Mapping[int, Cluster]
+    largest: Experiment
+    sent: SentBytes
+    clusters: tuple[Cluster, ...]
     cpu_s_per_byte: float
-
-    def cluster(self, own: Experiment) -> Cluster:
-        """What a lone worker with the same batch has shown, else one with another batch."""
-        return _same_batch(self.clusters, own)
 
     @property
     def most_workers(self) -> int:
@@ -66,8 +65,10 @@ class Family:
         return any(_busy(each) >= _SATURATED for each in self.seen)
 
 
-def _same_batch(clusters: Mapping[int, Cluster], own: Experiment) -> Cluster:
-    return clusters.get(own.of_each.examples_per_step) or clusters[max(clusters)]
+def same_batch(clusters: Sequence[Cluster], own: Experiment) -> Cluster:
+    """What a lone worker with the same batch has shown, else the one with the largest."""
+    wanted = own.of_each.examples_per_step
+    return max(clusters, key=lambda each: (each.examples == wanted, each.examples))
 
 
 def _size(own: Experiment) -> tuple[int, int, float]:
@@ -121,7 +122,7 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
 
 def untold(records: Iterable[RunRecord], known: Sequence[Family]) -> list[AnyStrategy]:
     """Strategies that send something and belong to no family, each once."""
-    told = {setting_of(each.latest.experiment) for each in known}
+    told = {setting_of(each.largest) for each in known}
     points = [each.experiment for each in records if each.experiment.strategy.communicates()]
     return [*dict.fromkeys(each.strategy for each in points if setting_of(each) not in told)]
 
@@ -153,25 +154,28 @@ def follows(experiment: Experiment) -> bool:
     return experiment.num_ps == experiment.num_workers > 1
 
 
-def with_servers(strategy: AnyStrategy, num_ps: int) -> AnyStrategy:
-    """The same strategy with so many servers."""
+def with_servers(
+    strategy: AnyStrategy, num_ps: int, layout: LayoutKind | None = None
+) -> AnyStrategy:
+    """The same strategy with so many servers, and in that layout if one is named."""
     servers = strategy.servers
     if servers is None:
         return strategy
     own: Any = strategy
-    changed: AnyStrategy = replace(own, servers=replace(servers, num_ps=num_ps))
+    moved = replace(servers, num_ps=num_ps, layout=layout or servers.layout)
+    changed: AnyStrategy = replace(own, servers=moved)
     return changed
 
 
-def _clusters(alike: Sequence[RunRecord]) -> Mapping[int, Cluster]:
-    """By the batches of lone workers; what sends tells of links whatever its batch."""
+def _clusters(alike: Sequence[RunRecord]) -> tuple[Cluster, ...]:
+    """One for each batch of lone workers; what sends tells of links whatever its batch."""
     lone = {_examples(each) for each in alike if each.experiment.num_workers == 1}
-    return {
-        batch: cluster_of(
+    return tuple(
+        cluster_of(
             [r for r in alike if r.experiment.strategy.communicates() or _examples(r) == batch]
         )
-        for batch in lone or {max(map(_examples, alike))}
-    }
+        for batch in sorted(lone or {max(map(_examples, alike))})
+    )
 
 
 def _examples(record: RunRecord) -> int:
@@ -290,18 +294,19 @@ def _link_share(records: Sequence[RunRecord]) -> float | None:
     return median(shares) if shares else None
 
 
-def _family(records: Sequence[RunRecord], clusters: Mapping[int, Cluster]) -> Family | None:
+def _family(records: Sequence[RunRecord], clusters: Sequence[Cluster]) -> Family | None:
     known = [each for each in records if flows_of(each) or each.experiment.num_workers == 1]
     if not any(flows_of(each) for each in known):
         return None
     latest = max(known, key=lambda each: _size(each.experiment))
-    all_costs = [_cpu_s_per_byte(each, _same_batch(clusters, each.experiment)) for each in known]
+    all_costs = [_cpu_s_per_byte(each, same_batch(clusters, each.experiment)) for each in known]
     costs = [each for each in all_costs if each is not None]
     cost = median(costs) if costs else 0.0
     return Family(
         seen=tuple(_seen(known, clusters, cost)),
-        latest=latest,
-        clusters=clusters,
+        largest=latest.experiment,
+        sent=SentBytes.of(latest),
+        clusters=tuple(clusters),
         cpu_s_per_byte=cost,
     )
 
@@ -318,9 +323,7 @@ def _cpu_s_per_byte(record: RunRecord, cluster: Cluster) -> float | None:
     return max(0.0, used_s - record.experiment.num_workers * alone_s * longer) / sent
 
 
-def _seen(
-    records: Sequence[RunRecord], clusters: Mapping[int, Cluster], cost: float
-) -> Iterator[Seen]:
+def _seen(records: Sequence[RunRecord], clusters: Sequence[Cluster], cost: float) -> Iterator[Seen]:
     points: dict[Experiment, list[RunRecord]] = {}
     for record in records:
         points.setdefault(record.experiment, []).append(record)
@@ -328,7 +331,7 @@ def _seen(
         flows, rates = flows_of(launches[0]), host_rates(launches[0])
         if set(link_bytes(flows)) <= set(rates):
             host_of = {task.task: task.host for task in launches[0].tasks}
-            share, cluster = message_share(launches[0]), _same_batch(clusters, experiment)
+            share, cluster = message_share(launches[0]), same_batch(clusters, experiment)
             load = load_of(experiment, host_of, flows, rates, cluster, cost, share)
             steps = tuple(step for each in launches if (step := step_time_s(each)))
             yield Seen(experiment=experiment, load=load, steps_s=steps)

@@ -8,18 +8,14 @@ it at either end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.derive.network_causes import placed_variables
 from analysis.predict.models import DealtLoad, Floats, Load, TogetherLoad, ring_rounds
-from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s
+from ps_allreduce.bounds import Flow, Rates, link_bytes, network_time_s
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.layout import num_hosts, place_by_number
-from ps_allreduce.point.placement import default_split_bytes, make_plan
-from ps_allreduce.record.records import RunRecord
 
 #: Steps of which the spread of an emulated accelerator is taken.
 _STEPS = 1000
@@ -75,7 +71,7 @@ def load_of(
         message: the share of the bytes that is in one message.
         cpu_s_per_byte: of sender and receiver together.
     """
-    forward_s, backward_s, spread = _passes(experiment, cluster)
+    forward_s, backward_s, spread = passes(experiment, cluster)
     homes = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
     if experiment.strategy.deals_steps:
         return DealtLoad(
@@ -105,48 +101,7 @@ def load_of(
     )
 
 
-def message_share(record: RunRecord) -> float:
-    """The share of a link's bytes that is in one message: the largest where steps were traced.
-
-    Elsewhere messages count as alike.  TensorFlow's packs and Horovod's buffers hold what they may;
-    one pack holds all.
-    """
-    settings = record.experiment.strategy.columns()
-    size = settings.get("bytes_per_pack", settings.get("fusion_bytes"))
-    if isinstance(size, int) and record.gradient_bytes:
-        return min(1.0, size / record.gradient_bytes) if size else 1.0
-    if record.messages:
-        return _largest_message(record)
-    count = record.num_messages
-    return min(1.0, max(1, record.experiment.num_ps) / count) if count else 1.0
-
-
-def _planned_share(experiment: Experiment, loads: Sequence[int], latest: RunRecord) -> float:
-    """The same of an experiment that nobody has launched.
-
-    Buckets have the same size, but in a ring so many times that as there are workers; what they
-    hold of a server's bytes changes with its load.
-    """
-    share, size = message_share(latest), latest.gradient_bytes
-    own = experiment.strategy
-    if own.wire is None or not size:
-        return share
-    if own.uses_collective:
-        return min(1.0, share * experiment.num_workers / latest.experiment.num_workers)
-    used = latest.placement.bytes_per_server if latest.placement else ()
-    return min(1.0, share * max(used, default=size) / max(loads, default=size))
-
-
-def _largest_message(record: RunRecord) -> float:
-    """Over what the same server gets, that of the server that gets most."""
-    by_server: dict[int | None, list[int]] = {}
-    for each in (each for each in record.messages if not each.of_rows):
-        by_server.setdefault(each.server, []).append(each.num_bytes)
-    hottest = max(by_server.values(), key=sum, default=[1])
-    return max(hottest) / sum(hottest)
-
-
-def _passes(experiment: Experiment, cluster: Cluster) -> tuple[Floats, Floats, float]:
+def passes(experiment: Experiment, cluster: Cluster) -> tuple[Floats, Floats, float]:
     """Seconds of each worker before its last backward pass and of it, and their spread."""
     load, count = experiment.of_each, experiment.num_workers
     longer = load.examples_per_step / cluster.examples
@@ -222,56 +177,3 @@ def _processors_s(
     places = dict.fromkeys(place for messages in own for place in messages)
     busy = [[messages.get(place, 0.0) for place in places] for messages in own]
     return np.array(busy, dtype=np.float64).reshape(len(homes), -1)
-
-
-def planned_load(
-    experiment: Experiment, latest: RunRecord, cluster: Cluster, cpu_s_per_byte: float
-) -> Load:
-    """What a step of an experiment that nobody has launched would ask for.
-
-    Args:
-        latest: a launch of the same setting, which tells variables and gradients.
-    """
-    host_of = {str(task): host for task, host in place_by_number(experiment).items()}
-    loads = _planned_bytes(experiment, latest)
-    gradient_bytes = latest.gradient_bytes or 0
-    flows = demands(experiment, host_of, loads, gradient_bytes, latest.rows_asked)
-    rates = _planned_rates(experiment, cluster, list(host_of.values()))
-    message = _planned_share(experiment, loads, latest)
-    return load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)
-
-
-def _planned_bytes(experiment: Experiment, latest: RunRecord) -> tuple[int, ...]:
-    """Of each server, by the policy that was measured."""
-    servers, used = experiment.strategy.servers, latest.placement
-    if servers is None or used is None:
-        return ()
-    if len(used.bytes_per_server) == servers.num_ps:
-        return used.bytes_per_server
-    variables = placed_variables(used)
-    split = servers.split_bytes or default_split_bytes(variables, servers.num_ps)
-    return make_plan(servers.placement, variables, servers.num_ps, split).bytes_per_server()
-
-
-def _planned_rates(experiment: Experiment, cluster: Cluster, hosts: Sequence[str]) -> Rates:
-    """Payload of every link, each direction, less what is to be sent besides."""
-    network = experiment.network
-    if network is None or cluster.link_share is None:
-        return dict.fromkeys(hosts, (cluster.bytes_per_s or np.inf,) * 2)
-    rates = {}
-    for host in dict.fromkeys(hosts):
-        is_slow = network.slow_host is not None and int(host) == network.slow_host
-        stated = network.slow_bits_per_s if is_slow else network.bits_per_s
-        out, into = network.traffic_at(int(host))
-        payload = np.inf if stated is None else stated * cluster.link_share
-        rates[host] = (payload - out) / 8, (payload - into) / 8
-    return rates
-
-
-def with_hosts(experiment: Experiment) -> Experiment:
-    """The same point on an emulated network with hosts enough."""
-    network = experiment.network
-    if network is None:
-        return experiment
-    wanted = max(num_hosts(experiment), network.num_hosts)
-    return replace(experiment, network=replace(network, num_hosts=wanted))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, median
 
 import numpy as np
@@ -22,13 +22,16 @@ from analysis.predict.calibration import (
     Family,
     families,
     follows,
+    same_batch,
     setting_of,
     untold,
     with_servers,
 )
 from analysis.predict.fitting import NOISE, SIDE, Learned, Seen, fit, learn
-from analysis.predict.loads import planned_load, with_hosts
+from analysis.predict.loads import Cluster
 from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
+from analysis.predict.planned_loads import planned_load, with_hosts
+from analysis.predict.sent import SentBytes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import RunRecord
@@ -42,7 +45,7 @@ DRAWS = 24
 #: The model's error where there is nothing to tell it, because one number of workers was measured.
 #: At twice the scale it makes 13 %; on stored sweeps 90 % of the errors were below 9 % there where
 #: cores were idle, and below 21 % where they were shared (docs/prediction.md).
-_UNTESTED = 0.04
+UNTESTED = 0.04
 
 #: What launches may leave open besides the terms of a fit.
 NOT_SATURATED = "what happens where links limit: no launch came near it"
@@ -72,6 +75,23 @@ class Question:
     def __post_init__(self) -> None:
         if not self.workers or min(self.workers) < 1:
             raise UserError("workers to predict for are numbers from 1, got none or less.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """The figures of a prediction, see there."""
+
+    rate: float | None
+    low: float | None
+    high: float | None
+    bound: float
+    efficiency: float | None
+    limit: str
+
+    @property
+    def expected(self) -> float:
+        """As in `Prediction`."""
+        return self.bound if self.rate is None else self.rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +148,10 @@ def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> 
     refused: dict[str, list[str]] = {}
     known = families(records)
     for family in known:
-        teller = Teller(family, seed)
+        teller = Teller.of(family, seed)
         for own, count in itertools.product(family.measured, question.workers):
             try:
-                made.append(teller.told(asked(own, question, count)))
+                made.append(_beside_others(family, teller, asked(own, question, count)))
             except UserError as error:
                 refused.setdefault(str(error), []).append(f"{own.strategy} with {count} workers")
     for strategy in untold(records, known):
@@ -157,7 +177,7 @@ def foretell(
     Raises:
         UserError: no setting that sends anything was measured, or nobody worked alone.
     """
-    known = {setting_of(each.latest.experiment): each for each in families(records)}
+    known = {setting_of(each.largest): each for each in families(records)}
     tellers: dict[Hashable, Teller] = {}
     made: list[Prediction] = []
     left_out: list[str] = []
@@ -167,22 +187,50 @@ def foretell(
             left_out.append(f"{target.title}: its setting was not measured")
             continue
         if setting not in tellers:
-            tellers[setting] = Teller(known[setting], seed)
-        made.append(tellers[setting].told(target))
+            tellers[setting] = Teller.of(known[setting], seed)
+        made.append(_beside_others(known[setting], tellers[setting], target))
     return Predicted(points=tuple(made), left_out=tuple(left_out))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Teller:
-    """A setting with what was learned of it."""
+    """A setting with what was learned of it: all that its predictions need.
 
-    def __init__(self, family: Family, seed: int = 0) -> None:
-        self._family = family
-        self._learned = learn(family.seen, DRAWS, seed)
-        self._missed = _missed(family.seen)
-        self._unknown = (
-            *self._learned.unknown,
-            *(NOT_SATURATED,) * (not family.is_saturated),
-            *(NOT_TESTED,) * (self._missed is None),
+    Attributes:
+        largest: the point that was measured with the most workers.
+        clusters: of each batch of lone workers one.
+        missed: by how much a fit without the most workers misses these, on the logarithm; None
+            where one number of workers was measured.
+        calibrated: the most workers that were measured.
+        unknown: what launches do not tell.
+    """
+
+    largest: Experiment
+    sent: SentBytes
+    clusters: tuple[Cluster, ...]
+    cpu_s_per_byte: float
+    learned: Learned
+    missed: float | None
+    calibrated: int
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, family: Family, seed: int = 0) -> Teller:
+        """Learn from the launches of a setting."""
+        learned, missed = learn(family.seen, DRAWS, seed), _missed(family.seen)
+        return cls(
+            largest=family.largest,
+            sent=family.sent,
+            clusters=family.clusters,
+            cpu_s_per_byte=family.cpu_s_per_byte,
+            learned=learned,
+            missed=missed,
+            calibrated=family.most_workers,
+            unknown=(
+                *learned.unknown,
+                *(NOT_SATURATED,) * (not family.is_saturated),
+                *(NOT_TESTED,) * (missed is None),
+            ),
         )
 
     def rate(self, target: Experiment) -> float:
@@ -191,7 +239,7 @@ class Teller:
         Raises:
             UserError: it cannot be so.
         """
-        return target.global_batch / step_s(self._load(target), self._learned.best)
+        return target.global_batch / step_s(self.load(target), self.learned.best)
 
     def told(self, target: Experiment) -> Prediction:
         """What it would do with other workers, servers or links.
@@ -199,30 +247,48 @@ class Teller:
         Raises:
             UserError: it cannot be so.
         """
-        family, best = self._family, self._learned.best
-        load, further = self._load(target), target.num_workers / family.most_workers
-        bare = planned_load(target, family.latest, family.cluster(target), 0.0)
-        examples, rate = target.global_batch, self.rate(target)
-        is_near = further <= FURTHEST
-        slower, faster = (0.0, 0.0)
-        if is_near:
-            slower, faster = _sides(load, self._learned, self._missed, further)
+        bare = planned_load(target, self.sent, same_batch(self.clusters, target), 0.0)
+        made = self.ahead(self.load(target), bare, target.global_batch)
         return Prediction(
-            experiment=target,
+            experiment=target, calibrated=self.calibrated, unknown=self.unknown, **asdict(made)
+        )
+
+    def ahead(self, load: Load, bare: Load, examples: int) -> Ahead:
+        """The figures of a prediction.
+
+        Args:
+            bare: the load without the processors' work for messages.
+            examples: of a step of all workers.
+        """
+        rate, further = (
+            examples / step_s(load, self.learned.best),
+            load.num_workers / self.calibrated,
+        )
+        is_near = further <= FURTHEST
+        slower, faster = _sides(load, self.learned, self.missed, further) if is_near else (0.0, 0.0)
+        return Ahead(
             rate=rate if is_near else None,
             low=rate * math.exp(-slower) if is_near else None,
             high=rate * math.exp(faster) if is_near else None,
             bound=examples / step_s(replace(bare, message=0.0), PERFECT),
             efficiency=rate * _alone_s(load) / examples if is_near else None,
-            limit=_limit(load, best),
-            calibrated=family.most_workers,
-            unknown=self._unknown,
-            others=_others(family, target, load),
+            limit=_limit(load, self.learned.best),
         )
 
-    def _load(self, target: Experiment) -> Load:
-        family = self._family
-        return planned_load(target, family.latest, family.cluster(target), family.cpu_s_per_byte)
+    def load(self, target: Experiment) -> Load:
+        """What a step asks for.
+
+        Raises:
+            UserError: it cannot be so.
+        """
+        cluster = same_batch(self.clusters, target)
+        return planned_load(target, self.sent, cluster, self.cpu_s_per_byte)
+
+
+def _beside_others(family: Family, teller: Teller, target: Experiment) -> Prediction:
+    """A prediction, and what models without links tell."""
+    others = _others(family, target, teller.load(target))
+    return replace(teller.told(target), others=others)
 
 
 def asked(own: Experiment, question: Question, workers: int) -> Experiment:
@@ -253,7 +319,7 @@ def _sides(
     quick, slow = np.quantile(times, (0.05, 0.95)) - centre
     growth = 1.0 + max(0.0, math.log2(further))
     noise = SIDE * NOISE * growth
-    own = SIDE * max(NOISE, _UNTESTED if missed is None else abs(missed)) * growth
+    own = SIDE * max(NOISE, UNTESTED if missed is None else abs(missed)) * growth
     was_fast, was_slow = missed is None or missed < 0.0, missed is None or missed >= 0.0
     slower = math.hypot(max(0.0, float(slow)), own if was_fast else noise)
     faster = math.hypot(max(0.0, float(-quick)), own if was_slow else noise)

@@ -12,7 +12,7 @@ Every launch is recorded as in any sweep.
 
 Cost: 11 or 12 points in the profile quick, 2 launches of each, under five minutes on two cores.
 
-It should show nothing by itself: ask `make predict`.
+It should show nothing by itself; its report has sliders, and `make advise` answers from it.
 """
 
 from __future__ import annotations

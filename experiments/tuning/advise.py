@@ -1,4 +1,4 @@
-"""What is said of the setting that would be best with so many workers, and how to measure it.
+"""What is said of the setting that would be best on so many hosts, and how to measure it.
 
 Which one that is, and by how much, is decided in `analysis.predict.advice`.
 """
@@ -8,75 +8,154 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from analysis.predict.advice import ENOUGH, Recommendation, advise
+from analysis.data.prices import Prices, stated_prices
+from analysis.predict.advice import ENOUGH, Recommendation, advise, known_tellers
 from analysis.predict.calibration import usable
+from analysis.predict.calibration_file import SHIPPED, CalibrationFile, read_calibration
 from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
-from analysis.wording import number, with_interval, workers_text
+from analysis.wording import count_text, number, with_interval
 from experiments.studies.learning import LAUNCHES
 from experiments.tuning.outcome import options_of
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.record.records import RunRecord
 
-#: Settings behind the best one that are told.
+#: Settings behind the best one that are told, and asynchronous ones.
 _SHOWN = 3
+
+_HOUR_S = 3600
+
+#: With so many of the hosts, or fewer, it is told that these are enough.
+_PAYS = 0.75
+
+_OF_YOUR_OWN = (
+    "To ask your own hosts and model:",
+    "  make calibrate LAUNCHER=slurm MODEL=mine.py:build; make advise HOSTS=16",
+)
 
 
 def told_advice(
-    folder: Path, workers: int, bits_per_s: float | None, model: str | None
+    where: Path,
+    hosts: int,
+    bits_per_s: float | None,
+    model: str | None,
+    stated: tuple[float | None, float | None],
 ) -> list[str]:
     """The lines of the answer.
 
+    Args:
+        where: a folder of results, a file that `make calibrate` left, or the name of one that
+            comes with the suite.
+        stated: prices of a host for an hour, and of one that is named for servers.
+
     Raises:
-        UserError: the folder holds nothing to advise from, or several models and none is stated.
+        UserError: nothing is there to advise from, or several models and none is stated.
     """
-    known = _of_model(usable(newest_launches(folder), workers), model)
-    return list(_lines(advise(known, workers, bits_per_s)))
+    prices = stated_prices(*stated)
+    if where.is_dir():
+        known = known_tellers(_of_model(usable(newest_launches(where)), model))
+        advice = advise(known, hosts, bits_per_s, prices)
+        return [*_lines(advice, hosts, prices), *_to_measure(advice)]
+    made = _kept(where)
+    _check_model(model, [each.largest.workload.model.name for each in made.settings])
+    told = _lines(advise(made.settings, hosts, bits_per_s, prices), hosts, prices)
+    return [f"Not from your cluster, a first answer: {made.source}.", *told, *_OF_YOUR_OWN]
+
+
+def _kept(where: Path) -> CalibrationFile:
+    if where.is_file():
+        return read_calibration(where)
+    if str(where) not in SHIPPED:
+        raise UserError(
+            f"{where}: no such folder of results. make calibrate measures one; without a cluster, "
+            f"RESULTS may be one of {', '.join(SHIPPED)}."
+        )
+    return SHIPPED[str(where)]()
 
 
 def _of_model(launches: Sequence[RunRecord], model: str | None) -> list[RunRecord]:
     """Those of one model."""
-    names = dict.fromkeys(each.experiment.workload.model.name for each in launches)
-    wanted = model or next(iter(names), "")
-    if wanted not in names or (model is None and len(names) > 1):
-        raise UserError(f"state with --model which one of {', '.join(names)} is trained.")
-    return [each for each in launches if each.experiment.workload.model.name == wanted]
+    names = [each.experiment.workload.model.name for each in launches]
+    wanted = _check_model(model, names)
+    return [each for each, name in zip(launches, names, strict=True) if name == wanted]
 
 
-def _lines(advice: Recommendation) -> Iterator[str]:
+def _check_model(model: str | None, names: Sequence[str]) -> str:
+    """The one that is stated, or the only one."""
+    different = [*dict.fromkeys(names)]
+    if model is None and len(different) == 1:
+        return different[0]
+    if model is None or model not in different:
+        raise UserError(f"state with --model which one of {', '.join(different)} is trained.")
+    return model
+
+
+def _lines(advice: Recommendation, hosts: int, prices: Prices | None) -> Iterator[str]:
     best = advice.best
-    yield f"Best of the synchronous settings that were measured: {_told(best)}."
-    for other in advice.ranked[1 : 1 + _SHOWN]:
-        behind = 1.0 - other.expected / best.expected
-        clear = "" if _is_apart(best, other) else "; their intervals overlap"
-        yield f"  {behind:.0%} behind: {_told(other)}{clear}."
-    enough, asked = advice.enough_workers, best.experiment.num_workers
-    if enough < asked:
-        yield f"{workers_text(enough)} would have {ENOUGH:.0%} of that: more hosts do not pay."
-    for name, share in advice.helps.items():
-        yield f"On top, {name} would bring {share:+.0%}."
+    yield f"Best on {count_text(hosts, 'host')}: {_told(best, prices)}."
+    yield from (f"  {_behind(best, each, prices)}" for each in advice.ranked[1 : 1 + _SHOWN])
+    if advice.fastest.expected * ENOUGH > best.expected:
+        yield f"Fewer hosts are faster: {_told(advice.fastest, prices)}."
+    elif advice.enough_hosts <= _PAYS * hosts:
+        enough = count_text(advice.enough_hosts, "host")
+        yield f"{enough} would have {ENOUGH:.0%} of its rate: more do not pay."
+    if prices is not None and advice.cheapest is not None:
+        fewest = count_text(num_hosts(advice.cheapest.experiment), "host")
+        saved = f"{1.0 - _cost(advice.cheapest, prices) / _cost(best, prices):.0%}"
+        if saved != "0%":
+            yield f"An example costs least on {fewest}: {saved} less."
+    if advice.helps:
+        told = [f"{name} {share:+.0%}" for name, share in advice.helps.items()]
+        yield f"Would help: {', '.join(told)}."
     for other in advice.asynchronous[:_SHOWN]:
-        yield f"Asynchronous, so of another kind: {_told(other)}."
+        yield f"Asynchronous, so of another kind: {_told(other, prices)}."
     if advice.asynchronous:
         yield (
             "None of these is advised without its time to a loss: make study NAME=learning "
             f"MODEL=mine.py:build measures it in {LAUNCHES} launches."
         )
-    for text in best.unknown:
-        yield f"Not known: {text}."
+    if best.experiment.network is not None and best.limit == "processors":
+        yield (
+            "Emulated hosts share one machine's processors, which limit here: hosts of your own "
+            "would do better."
+        )
+    if best.unknown:
+        yield f"Not known or assumed, which widens intervals: {'; '.join(best.unknown)}."
+    yield f"Weighed: {count_text(advice.weighed, 'cluster')}."
+
+
+def _to_measure(advice: Recommendation) -> Iterator[str]:
     yield (
         "To measure the best one; what else was stated of input or of hosts has to be stated again:"
     )
-    yield f"  python -m experiments run-one {options_of(best.experiment)}"
+    yield f"  .venv/bin/python -m experiments run-one {options_of(advice.best.experiment)}"
 
 
-def _told(made: Prediction) -> str:
-    unit = f"{made.experiment.workload.unit}/s"
+def _behind(best: Prediction, other: Prediction, prices: Prices | None) -> str:
+    behind = f"{1.0 - other.expected / best.expected:.0%}"
+    clear = "" if _is_apart(best, other) else "; their intervals overlap"
+    return f"{'As fast' if behind == '0%' else f'{behind} behind'}: {_told(other, prices)}{clear}."
+
+
+def _told(made: Prediction, prices: Prices | None) -> str:
+    own = made.experiment
+    unit = own.workload.unit
     if made.rate is None:
-        rate = f"at most {number(made.bound)} {unit} (too far from what was measured to say more)"
+        rate = f"at most {number(made.bound)} {unit}/s (too far from what was measured to say more)"
     else:
-        rate = f"{with_interval(number, made.rate, made.low, made.high)} {unit}"
-    return f"{made.experiment.title}: {rate}, limited by {made.limit}"
+        rate = f"{with_interval(number, made.rate, made.low, made.high)} {unit}/s"
+    parts = [f"{own.title}: {rate}"]
+    if made.efficiency is not None:
+        parts.append(f"efficiency {made.efficiency:.2f}")
+    if prices is not None:
+        parts.append(f"{number(1000 * _cost(made, prices))} per thousand {unit}")
+    return ", ".join([*parts, f"limited by {made.limit}"])
+
+
+def _cost(made: Prediction, prices: Prices) -> float:
+    """Of an example."""
+    return prices.per_hour(made.experiment) / _HOUR_S / made.expected
 
 
 def _is_apart(best: Prediction, other: Prediction) -> bool:

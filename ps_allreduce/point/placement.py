@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from heapq import heapreplace
 from itertools import pairwise
 
 from ps_allreduce.errors import UserError
@@ -85,10 +87,10 @@ class Plan:
 
     def bytes_per_server(self) -> tuple[int, ...]:
         """Trainable bytes of each server."""
-        return tuple(
-            sum(shard.num_bytes for shard in self.shards if shard.server == server)
-            for server in range(self.num_ps)
-        )
+        load: Counter[int] = Counter()
+        for shard in self.shards:
+            load[shard.server] += shard.num_bytes
+        return tuple(load[server] for server in range(self.num_ps))
 
     def shards_per_server(self) -> tuple[int, ...]:
         """Variables and shards of each server."""
@@ -205,11 +207,11 @@ def _greedy(sizes: Sequence[int], num_ps: int) -> list[int]:
 
     As TensorFlow 1's `GreedyLoadBalancingStrategy` with `byte_size_load_fn`.
     """
-    load = [0] * num_ps
+    loads = [(0, server) for server in range(num_ps)]
     chosen = []
     for size in sizes:
-        server = load.index(min(load))
-        load[server] += size
+        load, server = loads[0]
+        heapreplace(loads, (load + size, server))
         chosen.append(server)
     return chosen
 

@@ -1,9 +1,14 @@
-"""A report in Chromium: on a phone, on a desk and in the dark, from made-up records."""
+"""A report in Chromium: on a phone, on a desk and in the dark, from made-up records.
+
+Also its sliders, which have to say what Python says.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict, replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,9 +16,14 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from ps_allreduce.point.strategies import SynchronousServers
+from analysis.predict.advice import known_tellers
+from analysis.predict.predictions import Teller
+from analysis.predict.sliders import BANDWIDTHS, STOPS, Sliders, sliders
+from analysis.report.pages.ahead_page import CALIBRATE
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from tests.analysis import made_up
 from tests.analysis.builders import invoke, save_all
+from tests.analysis.predict.simulated import sweep
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slow
@@ -59,10 +69,14 @@ return [...document.querySelectorAll('svg')].filter(e => !e.getAttribute('aria-l
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a report about a sweep like that of `make compare`, with a failed run."""
+    """The address of a report about points like those of `make compare`, with a failed run.
+
+    The sweep calibrates, so the report has sliders.
+    """
     folder = tmp_path_factory.mktemp("page")
     lost = made_up.failed(made_up.point(SynchronousServers, 4, num_ps=4), 3)
-    save_all(folder, made_up.sweep(made_up.COMPARED), [lost])
+    made = [*made_up.sweep(made_up.COMPARED), lost]
+    save_all(folder, [replace(each, sweep=CALIBRATE) for each in made])
     invoke("report", str(folder), exit_code=1)
     return (folder / "report.html").as_uri()
 
@@ -127,3 +141,75 @@ def test_the_first_page_of_a_print_holds_the_verdict_and_the_picture(
     run = open_page(browser, page, SHEET[0])
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert run("return document.querySelector('figure').getBoundingClientRect().bottom") < SHEET[1]
+
+
+def on_real_cores(teller: Teller) -> Teller:
+    own = teller.largest
+    computed: dict[str, Any] = {"forward_s": 0.05, "backward_s": 0.1, "spread": 0.04}
+    clusters = [replace(each, **computed, lone_cores=3.0, crowding=1.2) for each in teller.clusters]
+    return replace(
+        teller,
+        largest=replace(own, workload=replace(own.workload, emulated=None)),
+        clusters=tuple(clusters),
+        cpu_s_per_byte=2e-9,
+    )
+
+
+def shown(*, is_emulated: bool) -> Sliders:
+    """Of launches that follow the formulas; or of workers that compute, on cores they share."""
+    tellers = known_tellers(list(sweep((SynchronousServers, AllReduce), (1, 2, 4))))
+    if not is_emulated:
+        tellers = tuple(map(on_real_cores, tellers))
+    made = sliders(tellers)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("is_emulated", [False, True])
+def test_the_script_says_what_python_says(
+    browser: webdriver.Chrome, page: str, is_emulated: bool
+) -> None:
+    own, random = shown(is_emulated=is_emulated), Random(1)
+    points = []
+    for _ in range(1000):
+        number, workers = random.randrange(len(own.settings)), random.choice(STOPS)
+        held = [each for each in own.settings[number].held if each <= workers] or [0]
+        bits_per_s, batch = random.choice(BANDWIDTHS), random.choice([1, 8, 64])
+        points.append((number, workers, random.choice(held), bits_per_s, batch))
+    run = open_page(browser, page, DESK)
+    told = run(
+        "const [data, points] = arguments, told = closedForm(data);"
+        "return points.map(([setting, ...rest]) => told(data.settings[setting], ...rest));",
+        own.to_page(),
+        points,
+    )
+    for (number, *rest), found in zip(points, told, strict=True):
+        wanted = asdict(own.settings[number].ahead(*rest))
+        numbers = {name: wanted[name] for name in found if isinstance(wanted[name], float)}
+        assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9)
+        # Far out there is no rate, and here as there a word for what limits.
+        others = wanted.keys() - numbers.keys()
+        assert {name: found.get(name) for name in others} == {name: wanted[name] for name in others}
+
+
+def test_sliders_move_the_table_and_pictures_stay_without_a_script(
+    browser: webdriver.Chrome, page: str
+) -> None:
+    run = open_page(browser, page, DESK)
+    table = "return document.querySelector('.sliders tbody').innerText"
+    first = run(table)
+    assert "fastest" in first
+    move = (
+        "const each = document.querySelector('#workers'); each.value = each.max;"
+        "each.dispatchEvent(new Event('input', {bubbles: true}));"
+    )
+    run(move)
+    assert run(table).count("bound only") == len(first.strip().splitlines())
+    assert run("return document.querySelectorAll('#ahead figure svg').length") == 3
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(page)
+        assert not browser.find_element("css selector", ".sliders").is_displayed()
+        assert len(browser.find_elements("css selector", "#ahead figure svg")) == 3
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

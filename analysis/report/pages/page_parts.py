@@ -44,6 +44,7 @@ class PagePart:
     Attributes:
         heading: empty where the page is about one thing only.
         code: lines to be typed.
+        sliders: what their script needs, as JSON; empty where there are none.
     """
 
     heading: str = ""
@@ -52,6 +53,7 @@ class PagePart:
     tables: Sequence[TextTable] = ()
     figures: Sequence[SavedFigure] = ()
     code: Sequence[str] = ()
+    sliders: str = ""
     notes: Sequence[str] = ()
 
     @property

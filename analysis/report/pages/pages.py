@@ -148,11 +148,13 @@ def write_report(
     results: SweepResults,
     reports: Sequence[CaseReport],
     study: Page | None = None,
+    ahead: Page | None = None,
 ) -> None:
     """Write the report of a sweep; figures that only the report before it had are removed.
 
     Args:
         study: the page of the published study that it repeats.
+        ahead: the page about more hosts.
 
     Raises:
         UserError: no permission, or no space left.
@@ -170,14 +172,19 @@ def write_report(
             warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
             most_warnings=_MOST_WARNINGS,
             picture=picture,
-            pages=[*_without(study, picture), *report_pages(results, reports, picture)],
+            pages=[
+                *_without(study, picture),
+                *([ahead] if ahead else []),
+                *report_pages(results, reports, picture),
+            ],
             confidence=round(CONFIDENCE * 100),
             min_launches=MIN_LAUNCHES,
             margin=round(MARGIN * 100),
             units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
         )
     )
-    kept = {name for figure in (*beside, *drawn) for name in figure.files}
+    of_ahead = [figure for part in (ahead.parts if ahead else ()) for figure in part.figures]
+    kept = {name for figure in (*beside, *drawn, *of_ahead) for name in figure.files}
     outdated = _files_told(path) - kept
     write_atomically(path, page.encode(errors=NO_TEXT))
     for name in outdated:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from analysis.derive.fastest_step import flows_of, host_rates
-from analysis.predict.loads import Cluster, load_of, message_share
+from analysis.predict.loads import Cluster, load_of
 from analysis.predict.models import Fit, step_s
+from analysis.predict.sent import message_share
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import place_by_number
 from ps_allreduce.point.network import EmulatedNetwork

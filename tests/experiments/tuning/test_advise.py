@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
 
-from analysis.predict.advice import advise
+from analysis.data.prices import Prices
+from analysis.predict.advice import advise, known_tellers
+from analysis.predict.calibration_file import SHIPPED, save_calibration
+from analysis.predict.predictions import Question, Teller, asked
+from analysis.predict.published_clusters import published_tellers
 from experiments.__main__ import main
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.layout import is_apart, num_hosts
 from ps_allreduce.point.placement import Shard
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import PlacementUsed
 from tests.analysis.builders import save_all
-from tests.analysis.predict.simulated import RATE, SIZE, launch, sweep
+from tests.analysis.predict.simulated import RATE, SIZE, launch, point, sweep
+
+DEDICATED = LayoutKind.DEDICATED
 
 
 def _on_one_server(record: RunRecord) -> PlacementUsed | None:
@@ -33,65 +42,118 @@ def launches() -> list[RunRecord]:
     return list(sweep((SynchronousServers, AsynchronousServers, AllReduce), (1, 2, 4)))
 
 
+@pytest.fixture(scope="module")
+def known(launches: list[RunRecord]) -> tuple[Teller, ...]:
+    return known_tellers(launches)
+
+
 def true_rate(record: RunRecord) -> float:
     assert record.metrics is not None
     return record.metrics.examples_per_sec
 
 
-def test_the_best_setting_is_the_one_that_launches_would_find(launches: list[RunRecord]) -> None:
-    found = advise(launches, 8)
+def test_the_best_setting_is_the_one_that_launches_would_find(known: tuple[Teller, ...]) -> None:
+    found = advise(known, 8)
     rates = [true_rate(launch(each.experiment)) for each in found.ranked]
     assert rates == sorted(rates, reverse=True)
-    assert len(rates) == 2
+    # Servers beside workers, and on hosts of their own.
+    assert len(rates) == 3
     assert [type(each.experiment.strategy) for each in found.asynchronous] == [AsynchronousServers]
 
 
-def test_servers_are_as_many_as_suit_the_setting(launches: list[RunRecord]) -> None:
-    found = advise(launches, 8)
-    (served,) = [each for each in found.ranked if each.experiment.num_ps]
-    assert served.experiment.num_ps == 8
+def test_servers_are_as_many_as_suit_the_setting(known: tuple[Teller, ...]) -> None:
+    beside, apart = [each for each in advise(known, 8).ranked if each.experiment.num_ps]
+    if is_apart(beside.experiment):
+        beside, apart = apart, beside
+    assert beside.experiment.num_ps == 8
+    assert num_hosts(apart.experiment) == 8
+    by_count = {
+        count: launch(point(SynchronousServers, 8 - count, num_ps=count, layout=DEDICATED))
+        for count in range(1, 8)
+    }
+    assert apart.experiment.num_ps == max(by_count, key=lambda each: true_rate(by_count[each]))
 
 
-def test_what_limits_is_what_helps(launches: list[RunRecord]) -> None:
-    slow, fast = advise(launches, 8), advise(launches, 8, bits_per_s=200 * RATE)
+def test_what_limits_is_what_helps(known: tuple[Teller, ...]) -> None:
+    slow, fast = advise(known, 8), advise(known, 8, bits_per_s=200 * RATE)
     assert slow.best.limit == "links"
     assert slow.helps["links twice as fast"] > 0.2
     assert list(slow.helps.values()) == sorted(slow.helps.values(), reverse=True)
     assert fast.best.limit == "computation"
     assert "links twice as fast" not in fast.helps
-    assert fast.enough_workers == 8
+    assert fast.enough_hosts == 8
+
+
+def test_what_costs_least_for_an_example_may_be_fewer_hosts(known: tuple[Teller, ...]) -> None:
+    found = advise(known, 8, prices=Prices(host=1.0, ps_host=1.0))
+    assert found.cheapest is not None
+    # Each further worker adds traffic here, so a lone one costs least.
+    assert found.cheapest.experiment.num_workers == 1
+    named = advise(known, 8, prices=Prices(host=1.0, ps_host=1e-3))
+    layouts = {s.layout for each in named.ranked if (s := each.experiment.strategy.servers)}
+    assert layouts == {LayoutKind.COLOCATED, LayoutKind.PS_HOSTS}
 
 
 def test_more_hosts_do_not_pay_beyond_a_hot_server() -> None:
     served = list(sweep((SynchronousServers,), (1, 2, 4)))
-    hot = [replace(each, placement=_on_one_server(each)) for each in served]
-    assert advise(hot, 8).best.experiment.num_ps == 1
-    assert advise(hot, 8).enough_workers < 8
+    hot = known_tellers([replace(each, placement=_on_one_server(each)) for each in served])
+    found = advise(hot, 8)
+    assert {each.experiment.num_ps for each in found.ranked} == {1}
+    assert found.enough_hosts < 8
+    assert found.helps["variables cut into parts, a server beside each worker"] > 0.0
     with pytest.raises(UserError, match="nothing to rank"):
-        advise(list(sweep((AsynchronousServers,), (1, 2, 4))), 8)
+        advise(known_tellers(list(sweep((AsynchronousServers,), (1, 2, 4)))), 8)
     with pytest.raises(UserError, match="rate of an emulated link"):
-        advise(served, 8, bits_per_s=1e15)
+        advise(known_tellers(served), 8, bits_per_s=1e15)
 
 
 def test_the_command_says_it_with_a_command_to_paste(
     launches: list[RunRecord], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_all(tmp_path / "made", launches)
-    assert main(["advise", str(tmp_path), "--workers", "8"]) == 0
+    assert main(["advise", str(tmp_path), "--hosts", "8"]) == 0
     shown = capsys.readouterr().out
-    assert "Best of the synchronous settings" in shown
+    assert "Best on 8 hosts: " in shown
     assert "behind" in shown
     assert "Asynchronous, so of another kind" in shown
     assert "in 78 launches" in shown
+    assert "per thousand images" not in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
     assert "--emulate 0.05,0.1" in shown
     assert "--batch-per-worker 8" in shown
+    assert main(["advise", str(tmp_path), "--hosts", "8", "--host-price", "3.6"]) == 0
+    assert "per thousand images" in capsys.readouterr().out
     assert main(["advise", str(tmp_path)]) == 2
-    assert main(["advise", str(tmp_path), "--workers", "8", "--model", "mine.py:build"]) == 2
+    assert main(["advise", str(tmp_path), "--hosts", "8", "--model", "mine.py:build"]) == 2
     refused = capsys.readouterr().err
     assert "make advise HOSTS=16" in refused
     assert f"which one of {launches[0].experiment.workload.model.name} is" in refused
-    assert main(["advise", str(tmp_path), "--workers", "200"]) == 0
+    assert main(["advise", str(tmp_path), "--hosts", "200"]) == 0
     assert "too far from what was measured" in capsys.readouterr().out
-    assert main(["advise", str(tmp_path / "nowhere"), "--workers", "8"]) == 2
+    assert main(["advise", str(tmp_path / "nowhere"), "--hosts", "8"]) == 2
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_what_comes_with_the_suite_answers_without_a_cluster(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calibration.json"
+    save_calibration(path, SHIPPED[name]())
+    assert main(["advise", name, "--hosts", "8"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Not from your cluster, a first answer: ")
+    assert main(["advise", str(path), "--hosts", "8"]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["advise", name, "--hosts", "8", "--model", "VGG16"]) == 2
+
+
+def test_published_rates_are_learned_and_clusters_are_weighed_quickly() -> None:
+    served, ring = published_tellers("piz-daint")
+    for workers, num_ps, rate in ((64, 40, 7118.31), (128, 116, 9219.7)):
+        target = asked(served.largest, Question(workers=(workers,), num_ps=num_ps), workers)
+        assert served.rate(target) == pytest.approx(rate, rel=0.1)
+    before = process_time()
+    weighed = advise((served, ring), 512).weighed
+    # As fast as 100,000 in 10 s.
+    assert (process_time() - before) / weighed < 1e-4

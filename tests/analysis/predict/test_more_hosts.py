@@ -1,0 +1,80 @@
+"""Sums for hosts that are alike, and what sliders and pictures say of them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from analysis.predict.advice import known_tellers
+from analysis.predict.calibration import with_servers
+from analysis.predict.planned_loads import load_by_flows, planned_load
+from analysis.predict.predictions import Question, asked
+from analysis.predict.sent import SentBytes
+from analysis.predict.sliders import STOPS, Sliders, efficiencies, fastest, servers_needed, sliders
+from ps_allreduce.point.resources import LayoutKind
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
+from ps_allreduce.point.wire import Wire, WireType
+from tests.analysis.predict.simulated import CLUSTER, RATE, launch, point, sweep
+
+
+@pytest.fixture(scope="module")
+def shown() -> Sliders:
+    made = sliders(known_tellers(list(sweep((SynchronousServers, AllReduce), (1, 2, 4)))))
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("strategy", [SynchronousServers, AllReduce])
+@pytest.mark.parametrize("gradients", [WireType.FLOAT32, WireType.BFLOAT16])
+def test_sums_are_those_of_all_that_hosts_send_each_other(
+    strategy: type[AnyStrategy], gradients: WireType
+) -> None:
+    settings: dict[str, Any] = {"wire": Wire(gradients=gradients)}
+    if strategy.uses_servers:
+        settings["num_ps"] = 3
+    own = point(strategy, 4, **settings)
+    sent = SentBytes.of(launch(own))
+    clusters = [CLUSTER, replace(CLUSTER, lone_cores=5.0, crowding=1.3)]
+    clusters.append(replace(CLUSTER, shares_cores=False, cores=1.0))
+    for cluster, workers, num_ps, layout in itertools.product(
+        clusters, (1, 2, 3, 8), (1, 3, 8, 16), LayoutKind
+    ):
+        moved = replace(own, strategy=with_servers(own.strategy, num_ps, layout))
+        target = asked(moved, Question(workers=(workers,)), workers)
+        quick, slow = (
+            asdict(load_of(target, sent, cluster, 1e-9))
+            for load_of in (planned_load, load_by_flows)
+        )
+        assert quick == pytest.approx(slow)
+
+
+def test_sliders_say_what_is_predicted(shown: Sliders) -> None:
+    for own in shown.settings:
+        for workers, servers in ((4, 2), (8, 8), (32, 16), (64, 1)):
+            count = servers if own.held else 0
+            question = Question(workers=(workers,), num_ps=count or None, bits_per_s=2 * RATE)
+            told = own.teller.told(asked(own.teller.largest, question, workers))
+            found = own.ahead(workers, count, 2 * RATE, shown.batch)
+            assert asdict(found) == pytest.approx(
+                {name: getattr(told, name) for name in asdict(found)}
+            )
+
+
+def test_pictures_hold_rates_near_what_was_measured_and_bounds_beyond(shown: Sliders) -> None:
+    assert {each.name for each in shown.settings} == {"ps_sync, round_robin", "allreduce"}
+    cells = fastest(shown)
+    assert cells["workers"].max() == 32
+    assert set(cells["setting"]) <= {"", "ps_sync, round_robin", "allreduce"}
+    shares = efficiencies(shown)
+    near, far = shares[shares["workers"] <= 32], shares[shares["workers"] > 32]
+    assert far["efficiency"].isna().all()
+    assert far["workers"].max() == STOPS[-1] == 1024
+    assert (shares["at_most"] <= 1.001).all()
+    assert ((near["low"] < near["efficiency"]) & (near["efficiency"] < near["high"])).all()
+    needed = servers_needed(shown)
+    assert (needed["servers"] <= needed["workers"]).all()
+    # There are sixteen variables to place.
+    assert needed["servers"].max() == 16
