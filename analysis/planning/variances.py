@@ -2,8 +2,7 @@
 
 Decides how the variance of a few launches is taken apart, that the first worker's steps stand for
 the run, and that their neighbours are correlated as in an autoregressive series of the first order.
-Which runs a pilot makes is decided by the sweep, which also asks here how well its main ratio is
-known while it is made.
+Which runs a pilot makes is decided by the sweep.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from analysis.data.blocks import analysed
-from analysis.data.cases import Case, make_cases
-from analysis.data.load import load_steps, read_sweep
-from analysis.stats.comparisons import comparisons
+from analysis.data.load import load_steps
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.record.records import RunRecord
@@ -184,26 +180,3 @@ def _autocorrelation(values: npt.NDArray[np.float64]) -> float:
     centred = values - values.mean()
     square = float(centred @ centred)
     return float(centred[1:] @ centred[:-1]) / square if square > 0.0 else 0.0
-
-
-def half_width(sweep_dir: Path) -> float | None:
-    """How far the interval of the main ratio reaches to either side, as a share of it.
-
-    As the report tells it of a sweep that may end early.  Of several cases the widest counts.
-
-    Returns:
-        None where some case has no main comparison with an interval.
-
-    Raises:
-        UserError: no record can be read.
-    """
-    results = analysed(read_sweep(sweep_dir))
-    cases = make_cases(results.block.table, results.files.records, results.files.may_stop_early)
-    widths = [_half_width(case) for case in cases]
-    known = [width for width in widths if width is not None]
-    return max(known) if known and len(known) == len(widths) else None
-
-
-def _half_width(case: Case) -> float | None:
-    main = comparisons(case).main
-    return None if main is None else main.decision.half_width

@@ -19,7 +19,15 @@ from itertools import combinations, product
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
-from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Contest, Decision, Outcome, decide
+from analysis.stats.decision import (
+    EARLY_STOPPING_LEVEL,
+    LEVEL,
+    Contest,
+    Decision,
+    Outcome,
+    decide,
+    still_open,
+)
 from analysis.stats.doubts import doubt_about
 from analysis.stats.pairs.rivals import (
     Kind,
@@ -245,13 +253,20 @@ def _told(
     case: Case, metric: Metric, meeting: Meeting[Point], level: float
 ) -> tuple[tuple[Side, Side], Contest]:
     """Sides, told of settings that show a difference at a level, and their contest."""
-    first, second = meeting.points
-    contest = _contest(metric, first, second).showing(level)
+    left = [may_be_best(points, metric) for points in meeting.points]
+    contest = _contest(metric, *left).showing(level)
     one, other = (
-        Side(kind=kind, points=points, best=points[number])
-        for kind, points, number in zip(meeting.kinds, meeting.points, contest.best, strict=True)
+        Side(kind=kind, points=points, best=open_points[number])
+        for kind, points, open_points, number in zip(
+            meeting.kinds, meeting.points, left, contest.best, strict=True
+        )
     )
     return (one, other), _doubted(case, metric, contest, (one.best, other.best))
+
+
+def may_be_best(points: Sequence[Point], metric: Metric) -> list[Point]:
+    """The settings of a side that may still be its best one."""
+    return [points[number] for number in still_open([*map(metric.gains, points)])]
 
 
 def _contest(metric: Metric, first: Iterable[Point], second: Iterable[Point]) -> Contest:

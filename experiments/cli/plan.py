@@ -20,7 +20,7 @@ from experiments.models.workload_request import refuse_absent_workers
 from experiments.studies.defaults import default_cores, default_workers
 from experiments.studies.scope import Describe, Scale, Scope, check_servers
 from experiments.studies.study import Study
-from experiments.sweep.definition import CONTENDERS, LAUNCHES, WINDOW, Choices
+from experiments.sweep.definition import LAUNCHES, LEFT, WINDOW, Choices
 from experiments.sweep.sweep import (
     OVERHEAD_S,
     QUICK,
@@ -84,7 +84,7 @@ def plan_sweep(
         points=fitting,
         profile=request.sweep.chosen_profile,
         seed=request.sweep.seed,
-        main_ids=choices.answer(CONTENDERS, tuple[str, ...]),
+        left=choices.answer(LEFT, dict[str, int]) or {},
         job_sizes=job_sizes(capacity.num_hosts) if request.sweep.jobs_by_size else (),
     )
     sweep = as_piloted(sweep, choices)
@@ -218,15 +218,19 @@ def check_budget(request: StudyRequest, sweep: Sweep, missing: Sequence[PlannedR
 
 
 def _tell_of_refusals(study: Study, scope: Scope, console: Console) -> None:
-    """Say which strategies the study leaves out, and why the first of them is."""
+    """Say which strategies the study leaves out, why the first is, and what is not installed."""
     refusals = {
         strategy.kind: refusal
         for workload in scope.workloads
         for strategy in study.optional
-        if (refusal := strategy.refusal(workload) or absence(strategy))
+        if (refusal := strategy.refusal(workload))
     }
     if refusals:
         console.print(f"Left out: {', '.join(refusals)}; {next(iter(refusals.values()))}")
+    for strategy in study.optional:
+        if strategy.kind not in refusals and (reason := absence(strategy)):
+            side = SIDES[strategy.side]
+            console.print(f"Left out: {strategy.kind}, one more setting of {side}; {reason}")
 
 
 def _tell_impossible(points: Sequence[Experiment], describe: Describe, console: Console) -> None:

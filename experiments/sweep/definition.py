@@ -19,8 +19,10 @@ from ps_allreduce.serialization import from_json, to_json
 
 #: What a pilot answers: a number, and seconds.
 LAUNCHES = "launches of the main comparison"
-CONTENDERS = "points of the main comparison that may be the best of their side"
 WINDOW = "length of windows"
+
+#: A number of turns for each of them.
+LEFT = "points that left the main comparison, and after how many turns"
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ Decides which runs are missing, from the records alone, what is looked at before
 and when the sweep ends.  How one run is made is decided in `session`.
 
 A sweep that launches its main comparison as often as time allows is asked before every turn of
-it, once all points have the fewest launches.  First, points that cannot be the best of their side
-any more leave it.  It ends when no further turn fits into the time, or when the main ratio is known
-well enough.  That the ratio was looked at is noted in `sweep.json` before, because whoever tells
-its interval later must account for it (`analysis.stats.decision`); what the clock says tells
+it, once all points have the fewest launches.  First, points leave it that are decided slower than
+another one of their side.  It ends when no further turn fits into the time, or when the main ratio
+is known well enough.  That the ratio may end it is noted in `sweep.json` before, because whoever
+tells its interval later must account for it (`analysis.stats.decision`); what the clock says tells
 nothing of the ratio.
 """
 
@@ -22,15 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.planning.variances import half_width
-from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, save_definition
+from analysis.planning.looks import Glance, look_at
+from experiments.sweep.definition import LAUNCHES, LEFT, Choices, save_definition
 from experiments.sweep.folder import check_writable
-from experiments.sweep.history import History, Standing, kept_records, of_block, read_history
+from experiments.sweep.history import History, Standing, of_block, read_history
 from experiments.sweep.session import Session, Workplace, open_session, run_once
 from experiments.sweep.sweep import PlannedRun, Profile, Sweep, longest_run_s
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.inputs.data import InputFiles
-from ps_allreduce.point.sides import both_sides, still_open
+from ps_allreduce.point.sides import both_sides
 from ps_allreduce.record.files import EARLY_STOPPING, iter_record_paths
 from ps_allreduce.record.records import Phases, RunRecord, Status
 
@@ -57,8 +57,9 @@ class EarlyEnd:
         """Whether the sweep has ended before this run, or its point has left it."""
         if self.launches is None and self._begins_turn(run):
             self._asked = run.turn
-            self._narrow()
-            self.precise = self._is_precise(run.turn)
+            look = self._look(run.turn)
+            self._leave(run.turn, look)
+            self.precise = self._is_precise(look)
             if self.precise or self._has_no_time(run.turn):
                 self._end(run.turn)
         return self.is_beyond(run)
@@ -68,30 +69,42 @@ class EarlyEnd:
         if run.turn < self.sweep.profile.repetitions:
             return False
         ended = self.launches is not None and run.turn >= self.launches
-        return ended or run.experiment not in (*self.sweep.contenders, self.sweep.sentinel)
+        going_on = (*self.sweep.contenders(run.turn), self.sweep.sentinel)
+        return ended or run.experiment not in going_on
 
-    def _narrow(self) -> None:
-        """See once which points may still be the best of their side."""
-        if (
-            CONTENDERS in self.choices.answers
-            or self.sweep.job_sizes
-            or not both_sides(self.sweep.points)
-        ):
-            return
-        points = self.sweep.contenders
-        block = self.session.place.provenance(self.session.hosts).fingerprint
-        rates: dict[str, list[float]] = {}
-        for record in kept_records(self._folder, block, [p.experiment_id for p in points]):
-            if record.status is Status.OK and record.metrics is not None:
-                rates.setdefault(record.experiment_id, []).append(record.metrics.examples_per_sec)
-        chosen = tuple(p.experiment_id for p in still_open(points, rates))
-        self.choices.decide(CONTENDERS, tuple[str, ...], lambda: chosen)
-        self.sweep = replace(self.sweep, main_ids=chosen)
-        save_definition(self.sweep, self.choices, self._folder)
+    def _look(self, turn: int) -> Glance | None:
+        """What is known of the main comparison; None where nothing could follow from it."""
+        sweep = self.sweep
+        may_end, may_leave = sweep.profile.precision is not None, len(sweep.contenders(turn)) > 2
+        if sweep.job_sizes or not both_sides(sweep.points) or not (may_end or may_leave):
+            return None
+        if may_end:
+            self.choices.answers[EARLY_STOPPING] = turn
+            save_definition(sweep, self.choices, self._folder)
+        return look_at(self._folder)
+
+    def _leave(self, turn: int, look: Glance | None) -> None:
+        """Launch no more what cannot be the best of its side any more."""
+        beaten = look.beaten if look else ()
+        leaving = [p.experiment_id for p in self.sweep.contenders(turn) if p.point_id in beaten]
+        if leaving:
+            left = {**self.sweep.left, **dict.fromkeys(leaving, turn)}
+            self.choices.answers[LEFT] = left
+            self.sweep = replace(self.sweep, left=left)
+            save_definition(self.sweep, self.choices, self._folder)
+
+    def _is_precise(self, look: Glance | None) -> bool:
+        precision, reached = self.sweep.profile.precision, look.half_width if look else None
+        return precision is not None and reached is not None and reached <= precision
 
     def _begins_turn(self, run: PlannedRun) -> bool:
-        """It is the first run of a turn of the main comparison alone."""
-        return run.turn >= self.sweep.profile.repetitions and run.turn > self._asked
+        """It is the first run of a turn of the main comparison alone, also of earlier calls."""
+        alone = run.turn >= self.sweep.profile.repetitions and run.turn > self._asked
+        tried = self.session.history.statuses
+        return alone and not any(
+            (point.experiment_id, run.repetition) in tried
+            for point in self.sweep.contenders(run.turn)
+        )
 
     def _end(self, launches: int) -> None:
         self.launches = launches
@@ -101,35 +114,25 @@ class EarlyEnd:
 
     def _has_no_time(self, launches: int) -> bool:
         """Whether another turn would take longer than what is left; tells how many would not."""
-        turn_s, left_s = self._turn_s(), self.ends_at - time.monotonic()
+        turn_s, left_s = self._turn_s(launches), self.ends_at - time.monotonic()
         planned = (self.sweep.main_launches or launches) - launches
         more = int(min(planned, left_s / turn_s)) if turn_s else planned
         more = max(more, self.sweep.fewest_turns - launches, 0)
-        self.session.place.listener.expect(more * len(self.sweep.contenders))
+        self.session.place.listener.expect(more * len(self.sweep.contenders(launches)))
         return more < 1
 
-    def _turn_s(self) -> float:
-        """What a turn took in this session, summed over the points of the main comparison."""
+    def _turn_s(self, turn: int) -> float:
+        """What a turn takes, by launches of this session of the points that are still in it."""
         made = self.session.made
         seconds = [
             [record.phases.total_s or 0.0 for record in made if record.experiment == point]
-            for point in self.sweep.contenders
+            for point in self.sweep.contenders(turn)
         ]
         return float(sum(np.mean(each) for each in seconds if each))
 
     @property
     def _folder(self) -> Path:
         return self.session.place.sweep_dir
-
-    def _is_precise(self, launches: int) -> bool:
-        """Look, where the profile asks for it, and note it before anything is concluded."""
-        precision = self.sweep.profile.precision
-        if precision is None or self.sweep.job_sizes:
-            return False
-        self.choices.answers[EARLY_STOPPING] = launches
-        save_definition(self.sweep, self.choices, self._folder)
-        reached = half_width(self._folder)
-        return reached is not None and reached <= precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ sweep of three launches can be continued to ten.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,7 +134,7 @@ class Sweep:
         profile: repetitions and deadline of every point.
         seed: of the order of the runs.
         main_launches: of the points of the main comparison, which may be launched more often.
-        main_ids: identities of those that are launched more often; None for all of them.
+        left: of those that left the main comparison, by identity, after how many turns they did.
         job_sizes: numbers of hosts, ascending, where the sweep has a job for each of them: a point
             is run in the smallest job that holds it, and points without any other (a single worker)
             in every job, which they join.
@@ -144,7 +145,7 @@ class Sweep:
     profile: Profile
     seed: int
     main_launches: int | None = None
-    main_ids: tuple[str, ...] | None = None
+    left: Mapping[str, int] = field(default_factory=dict)
     job_sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -158,11 +159,10 @@ class Sweep:
         has_more = own.budget_s is not None and both_sides(self.points)
         return max(own.repetitions, own.main_repetitions if has_more else 0)
 
-    @property
-    def contenders(self) -> list[Experiment]:
-        """The points that are launched more often than the others."""
-        main, chosen = main_points(self.points), self.main_ids
-        return [p for p in main if chosen is None or p.experiment_id in chosen]
+    def contenders(self, turn: int) -> list[Experiment]:
+        """The points that are launched more often than the others, as far as they are in a turn."""
+        main, left = main_points(self.points), self.left
+        return [p for p in main if left.get(p.experiment_id, math.inf) > turn]
 
     @property
     def sentinel(self) -> Experiment | None:
@@ -206,24 +206,22 @@ class Sweep:
         block and ends the others.
         """
         every = self.profile.repetitions
-        contenders = [point for point in self.contenders if point in points]
-        last = max(every, self.main_launches or 0) if contenders else every
+        has_more = any(point in points for point in self.contenders(every))
+        last = max(every, self.main_launches or 0) if has_more else every
         blocks = {repetition: list(points) for repetition in range(every)}
-        blocks |= {
-            repetition: self._more(contenders, repetition - every)
-            for repetition in range(every, last)
-        }
+        blocks |= {repetition: self._more(points, repetition) for repetition in range(every, last)}
         return [
             run
             for repetition, block in blocks.items()
             for run in self._block(block, first + repetition)
         ]
 
-    def _more(self, contenders: Sequence[Experiment], before: int) -> list[Experiment]:
-        """A block of the main comparison alone, after so many others."""
-        sentinel = self.sentinel
+    def _more(self, points: Sequence[Experiment], turn: int) -> list[Experiment]:
+        """A block of the main comparison alone."""
+        contenders = [point for point in self.contenders(turn) if point in points]
+        sentinel, before = self.sentinel, turn - self.profile.repetitions
         if sentinel is None or sentinel in contenders or before % SENTINEL_EVERY != 1:
-            return list(contenders)
+            return contenders
         return [*contenders, sentinel]
 
     def _block(self, points: Sequence[Experiment], repetition: int) -> list[PlannedRun]:

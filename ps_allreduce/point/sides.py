@@ -8,11 +8,9 @@ compares: both ask here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import median
 from typing import Generic, TypeVar
 
 from ps_allreduce.point.experiment import Experiment
@@ -249,34 +247,3 @@ def _both_sides_of(points: Sequence[Experiment]) -> list[Experiment]:
     mixed = next(rivals.alike(HYBRID, ALLREDUCE), None)
     sides = [*main.points, *([mixed.points[0]] if mixed else [])]
     return [point for side in sides for point in side]
-
-
-def still_open(
-    points: Sequence[Experiment], rates: Mapping[str, Sequence[float]]
-) -> list[Experiment]:
-    """The rivals that may still turn out to be the best of their side on their transport.
-
-    One whose fastest launch is slower than every launch of its side's leader may not.
-
-    Args:
-        rates: of the launches of each point, by its identity; a point without any stays.
-    """
-    sides: dict[tuple[object, ...], list[Experiment]] = {}
-    for point in both_sides(points):
-        sides.setdefault(_side_of(point), []).append(point)
-    led = {side: _slowest_of_leader(those, rates) for side, those in sides.items()}
-    return [
-        point
-        for point in both_sides(points)
-        if max(rates.get(point.experiment_id, ()), default=math.inf) >= led[_side_of(point)]
-    ]
-
-
-def _side_of(point: Experiment) -> tuple[object, ...]:
-    return point.workload, point.strategy.side, point.strategy.transport
-
-
-def _slowest_of_leader(side: Sequence[Experiment], rates: Mapping[str, Sequence[float]]) -> float:
-    """The slowest launch of the point with the highest median; 0 where none has a launch."""
-    known = [own for point in side if (own := rates.get(point.experiment_id))]
-    return min(max(known, key=median, default=(0.0,)))

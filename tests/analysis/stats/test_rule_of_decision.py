@@ -1,8 +1,9 @@
 """Whether the rule of decision keeps its promise, by simulated sweeps.
 
-Sweeps of one all-reduce setting and two of synchronous servers end early, and are decided by the
-same functions as real ones.  Equal settings must not be told apart, and a planted difference of 5 %
-must be found.  Everything is seeded.
+Sweeps of two settings on each side, of which one may be slower, are made as real ones: settings
+leave their side, sweeps end early, and the same functions decide.  Sides that are equal must not be
+told apart, intervals must hold the truth, and a planted difference of 5 % must be found.
+Everything is seeded.
 """
 
 from __future__ import annotations
@@ -12,19 +13,49 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from analysis.planning.budget import MOST_LAUNCHES
-from analysis.stats.decision import EARLY_STOPPING_LEVEL, Contest, Decision, Outcome, decide
+from analysis.stats.decision import (
+    EARLY_STOPPING_LEVEL,
+    LEVEL,
+    Contest,
+    Decision,
+    Outcome,
+    decide,
+    still_open,
+)
 from analysis.suite.planted_causes import Share
 from experiments.sweep.sweep import PROFILES
 
-#: The fewest launches, the most of the main comparison, and how narrow its interval must be for an
-#: early end.
-STANDARD = PROFILES["standard"]
-FEWEST, LAUNCHES, PRECISION = STANDARD.repetitions, MOST_LAUNCHES, STANDARD.precision or 0.0
+#: The planted difference.
+PLANTED = 0.05
 
-#: The planted difference, and the settings of both sides.
-PLANTED, SETTINGS = 0.05, (1, 2)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a sweep is made.
+
+    Attributes:
+        fewest, most: launches of the main comparison.
+        level: of its test.
+        precision: the interval with which the sweep ends early; 0 for never.
+    """
+
+    fewest: int
+    most: int
+    level: float
+    precision: float = 0.0
+
+
+#: As many launches as five minutes hold.
+QUICK = Plan(fewest=PROFILES["quick"].repetitions, most=11, level=LEVEL)
+STANDARD = Plan(
+    fewest=PROFILES["standard"].repetitions,
+    most=MOST_LAUNCHES,
+    level=EARLY_STOPPING_LEVEL,
+    precision=PROFILES["standard"].precision or 0.0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +74,11 @@ class Spreads:
 SPREADS = Spreads(turn=0.05, launch=0.02)
 
 
-def equal_settings(spreads: Spreads, sweeps: int) -> list[Decision]:
-    """What is decided of settings that are equal."""
-    return [decided(spreads, 0.0, seed) for seed in range(sweeps)]
+def equal_sides(
+    spreads: Spreads, sweeps: int, plan: Plan = STANDARD, behind: float = 0.0
+) -> list[Decision]:
+    """What is decided of sides that are equal, each with a setting that is slower by a share."""
+    return [decided(spreads, 0.0, seed, plan, behind) for seed in range(sweeps)]
 
 
 def false_alarms(equal: Sequence[Decision]) -> Share:
@@ -71,34 +104,46 @@ def detections(spreads: Spreads, sweeps: int) -> Share:
     return Share(count=sum(right), of=sweeps)
 
 
-def decided(spreads: Spreads, effect: float, seed: int) -> Decision:
+def decided(
+    spreads: Spreads, effect: float, seed: int, plan: Plan = STANDARD, behind: float = 0.0
+) -> Decision:
     """What a sweep says of its first side when it ends."""
-    sides = simulated(spreads, effect, np.random.default_rng(seed))
-    for count in range(FEWEST, LAUNCHES + 1):
-        first, second = ([each[:count] for each in side] for side in sides)
-        (decision,) = decide([Contest.of(first, second)], EARLY_STOPPING_LEVEL)
-        if decision.half_width is not None and decision.half_width <= PRECISION:
+    sides = simulated(spreads, (effect, behind), plan.most, np.random.default_rng(seed))
+    for count in range(plan.fewest, plan.most + 1):
+        seen = [[each[:count] for each in side] for side in sides]
+        left = [still_open(side) for side in seen]
+        sides = [
+            [each if number in own else each[:count] for number, each in enumerate(side)]
+            for side, own in zip(sides, left, strict=True)
+        ]
+        first, second = ([side[n] for n in own] for side, own in zip(seen, left, strict=True))
+        (decision,) = decide([Contest.of(first, second)], plan.level)
+        if decision.half_width is not None and decision.half_width <= plan.precision:
             break
     return decision
 
 
 def simulated(
-    spreads: Spreads, effect: float, random: np.random.Generator
+    spreads: Spreads, effects: tuple[float, float], launches: int, random: np.random.Generator
 ) -> list[list[pd.Series]]:
-    """Rates of the settings of two sides; the first side is faster by a share."""
-    turns = random.normal(0.0, spreads.turn, LAUNCHES)
-    faster = np.log1p(abs(effect)) * np.sign(effect)
+    """Rates of two settings of each side.
+
+    Args:
+        effects: the shares by which the first side is faster, and the second setting slower.
+    """
+    turns = random.normal(0.0, spreads.turn, launches)
+    faster = np.log1p(abs(effects[0])) * np.sign(effects[0])
     return [
         [
-            pd.Series(np.exp(turns + gain + random.normal(0.0, spreads.launch, LAUNCHES)))
-            for _ in range(count)
+            pd.Series(np.exp(turns + gain + random.normal(0.0, spreads.launch, launches)))
+            for gain in (best, best - np.log1p(effects[1]))
         ]
-        for count, gain in zip(SETTINGS, (faster, 0.0), strict=True)
+        for best in (faster, 0.0)
     ]
 
 
-def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
-    found = false_alarms(equal_settings(replace(SPREADS, launch=0.1), 400))
+def test_equal_sides_are_told_apart_in_at_most_five_percent() -> None:
+    found = false_alarms(equal_sides(replace(SPREADS, launch=0.1), 400))
     print("false alarms:", found)
     # Of 400 at 5 %, 29 is the 97.5 % point of the binomial distribution.
     assert 0 < found.count <= 29
@@ -106,8 +151,12 @@ def test_equal_settings_are_told_apart_in_at_most_five_percent() -> None:
     assert low < found.rate < high
 
 
-def test_intervals_of_sweeps_that_end_early_hold_the_truth() -> None:
-    found = misses(equal_settings(replace(SPREADS, launch=0.01), 400))
+@pytest.mark.parametrize("behind", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize(("plan", "launch"), [(QUICK, 0.03), (STANDARD, 0.01)])
+def test_intervals_hold_the_truth_where_settings_leave_and_sweeps_end_early(
+    plan: Plan, launch: float, behind: float
+) -> None:
+    found = misses(equal_sides(replace(SPREADS, launch=launch), 400, plan, behind))
     print("intervals that miss:", found)
     assert found.count <= 29
 

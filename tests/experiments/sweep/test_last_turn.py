@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import read_sweep
-from experiments.sweep.definition import CONTENDERS, LAUNCHES, Choices, read_choices
+from experiments.sweep.definition import LAUNCHES, LEFT, Choices, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute
 from experiments.sweep.session import RunListener, Workplace
 from experiments.sweep.sweep import Profile, Sweep
 from launchers.protocol import LaunchedRun
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import records
@@ -140,26 +141,43 @@ def test_the_fewest_turns_of_the_main_comparison_are_made_without_time(tmp_path:
     assert len(read_sweep(tmp_path).planned or ()) == 2 * 5
 
 
-@pytest.mark.parametrize("killed_after", [None, 9, 10, 12])
-def test_a_slow_setting_leaves_the_main_comparison_also_where_the_sweep_was_interrupted(
+SLOW = make_experiment(SynchronousServers, 2, placement=Policy.GREEDY)
+NEAR = make_experiment(Horovod, 2)
+
+#: Turns of each: half as fast is told after three launches, 10 % slower after four.
+TURNS = {**dict.fromkeys(SWEEP.points, 6), SLOW: 3, NEAR: 4}
+
+
+def rate_of(point: Experiment, turn: int) -> float:
+    """In examples per second."""
+    shares = {NEAR: 0.9 * (1 + 0.02 * (-1) ** turn), SLOW: 0.5}
+    return 100.0 * shares.get(point, 1.0)
+
+
+@pytest.mark.parametrize("killed_after", [None, 12, 13, 14, 15, 17])
+def test_settings_leave_when_they_are_decided_slower_also_where_the_sweep_was_interrupted(
     killed_after: int | None, tmp_path: Path
 ) -> None:
-    slow = make_experiment(SynchronousServers, 2, placement=Policy.GREEDY)
+    launcher, ended = FakeLauncher(), Counter[Experiment]()
+
+    def say(point: Experiment) -> None:
+        if len(launcher.launched) - 1 == killed_after:
+            launcher.script = [bad_run(Status.INTERRUPTED)]
+        else:
+            launcher.script = [rated(rate_of(point, ended[point]))]
+            ended[point] += 1
+
+    launcher.on_launch = say
+    place = Workplace(launcher=launcher, sweep_dir=tmp_path, commit="0123456789ab")
     profile = Profile(name="quick", repetitions=3, main_repetitions=6, budget_s=1.0)
-    sweep = replace(QUICK, points=(*SWEEP.points, slow), profile=profile)
-    runs = sweep.runs()
-    script = [rated(50.0 if run.experiment == slow else 100.0) for run in runs[:9]]
-    script += [rated(100.0)] * 6
+    sweep = replace(QUICK, points=(*SWEEP.points, SLOW, NEAR), profile=profile)
     if killed_after is not None:
-        begin = [*script[:killed_after], bad_run(Status.INTERRUPTED)]
-        place = Workplace(launcher=FakeLauncher(begin), sweep_dir=tmp_path, commit="0123456789ab")
-        assert execute(sweep, runs, place, Choices(), begun=0.0).stop is Stop.INTERRUPTED
-        script = script[killed_after:]
+        begun = execute(sweep, sweep.runs(), place, Choices(), begun=0.0)
+        assert begun.stop is Stop.INTERRUPTED
     choices = read_choices(tmp_path, "", None)
-    sweep = replace(sweep, main_ids=choices.answer(CONTENDERS, tuple[str, ...]))
-    place = Workplace(launcher=FakeLauncher(script), sweep_dir=tmp_path, commit="0123456789ab")
+    sweep = replace(sweep, left=choices.answer(LEFT, dict[str, int]) or {})
     result = execute(sweep, sweep.runs(), place, choices, begun=0.0)
-    made = Counter(key.split("/")[0] for key in read_sweep(tmp_path).planned or ())
-    assert made == {**{p.experiment_id: 6 for p in SWEEP.points}, slow.experiment_id: 3}
-    assert len(result.made) == 15 - (killed_after or 0)
+    planned = Counter(key.split("/")[0] for key in read_sweep(tmp_path).planned or ())
+    assert planned == {point.experiment_id: count for point, count in TURNS.items()}
+    assert ended == TURNS
     assert result.standing.is_complete

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,7 +16,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
-from ps_allreduce.point.sides import main_points, still_open
+from ps_allreduce.point.sides import main_points
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -194,20 +193,11 @@ ROUND_ROBIN, EVEN = (
 RING = make_experiment(AllReduce, 2)
 
 
-@pytest.mark.parametrize(
-    ("rates", "left"),
-    [
-        ({ROUND_ROBIN: [50.0, 52.0], EVEN: [99.0, 101.0], RING: [10.0]}, [RING, EVEN]),
-        ({ROUND_ROBIN: [50.0, 99.0], EVEN: [99.0, 101.0]}, [RING, ROUND_ROBIN, EVEN]),
-        ({ROUND_ROBIN: [], EVEN: [99.0]}, [RING, ROUND_ROBIN, EVEN]),
-        ({}, [RING, ROUND_ROBIN, EVEN]),
-    ],
-)
-def test_what_is_clearly_not_the_best_of_its_side_is_launched_no_more(
-    rates: Mapping[Experiment, list[float]], left: list[Experiment]
-) -> None:
-    known = {point.experiment_id: own for point, own in rates.items()}
-    assert still_open([RING, ROUND_ROBIN, EVEN], known) == left
+def test_what_left_the_main_comparison_is_launched_no_more() -> None:
+    points = (RING, ROUND_ROBIN, EVEN)
+    left = {ROUND_ROBIN.experiment_id: 4}
+    sweep = Sweep(name="s", points=points, profile=TWICE, seed=1, main_launches=6, left=left)
+    assert Counter(run.experiment for run in sweep.runs()) == {RING: 6, ROUND_ROBIN: 4, EVEN: 6}
 
 
 def test_both_sides_of_the_main_comparison_follow_one_another() -> None:

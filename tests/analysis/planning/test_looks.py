@@ -1,4 +1,4 @@
-"""How well a main ratio is known, told as the report will tell it."""
+"""What a sweep sees of its main comparison: what the report will tell."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.planning.variances import half_width
+from analysis.planning.looks import look_at
 from analysis.stats.comparisons import comparisons
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING, write_json
 from tests.analysis.builders import runs, save, times
 from tests.fakes import make_experiment
@@ -45,7 +45,7 @@ def test_a_sweep_that_may_end_early_has_a_wider_interval(tmp_path: Path) -> None
     widths = []
     for name, may_stop_early in (("once", False), ("early", True)):
         leave(tmp_path / name, may_stop_early=may_stop_early)
-        width = half_width(tmp_path / name)
+        width = look_at(tmp_path / name).half_width
         assert width is not None
         assert math.log1p(width) == pytest.approx(told(tmp_path / name))
         widths.append(width)
@@ -55,4 +55,21 @@ def test_a_sweep_that_may_end_early_has_a_wider_interval(tmp_path: Path) -> None
 def test_without_a_main_comparison_nothing_is_known(tmp_path: Path) -> None:
     for record in runs(TWO[0], times(1.0)):
         save(tmp_path, record)
-    assert half_width(tmp_path) is None
+    assert look_at(tmp_path).half_width is None
+
+
+@pytest.mark.parametrize(("factor", "beaten"), [(0.5, True), (0.99, False)])
+def test_a_setting_that_is_decided_slower_leaves_and_widens_nothing(
+    factor: float, beaten: bool, tmp_path: Path
+) -> None:
+    leave(tmp_path, may_stop_early=False)
+    before = look_at(tmp_path)
+    third = make_experiment(Horovod, 2)
+    for record in runs(third, {0: 101.0 * factor, 1: 100.0 * factor, 2: 103.0 * factor}):
+        save(tmp_path, record)
+    look = look_at(tmp_path)
+    assert look.beaten == ({third.point_id} if beaten else set())
+    assert before.beaten == frozenset()
+    assert before.half_width is not None
+    assert look.half_width is not None
+    assert (look.half_width == before.half_width) is beaten
