@@ -40,7 +40,7 @@ _MOST_ROWS = 2 * MAX_TOGETHER
 #: Settings by the title of the axes that they share.
 SettingGroups = Mapping[str, Sequence[Setting]]
 
-_NOT_CLAIMABLE = "not claimable: processors may have been the limit *"
+_NOT_CLAIMED = "not claimed: processors may have been the limit *"
 
 
 #: Beyond all sizes of packs.
@@ -69,7 +69,7 @@ def plot_efficiency(case: Case) -> Figure | None:
     quantity = Quantity(
         label=f"efficiency on {base_text(case)}",
         ideals=dict.fromkeys(_workers(case), 1.0),
-        unclaimed=_NOT_CLAIMABLE,
+        unclaimed=_NOT_CLAIMED,
     )
     return _plot(case, "efficiency_single", quantity)
 

@@ -6,7 +6,7 @@ there are and which comes first is decided in `stats.causes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import pandas as pd
@@ -29,6 +29,9 @@ MOST_PARTS = 3
 
 #: Parts that are smaller than this share of the largest one are left out of a sentence.
 WORTH_TELLING = 0.1
+
+#: Parts that are told add up to no more than the difference, but for their digits.
+ROUNDED = 0.01
 
 #: A placement is worth advice if the hottest server's share falls to this share of it.
 WORTH_MOVING = 0.98
@@ -77,7 +80,8 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
     largest = told_parts[0]
     uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
     advice = advice_text(told, largest.cause) if largest.sure else uncertain
-    return f"{_ratio_text(told)} {longer}: {_parts_text(told_parts)}. {advice}".rstrip()
+    parts = f"{_parts_text(told_parts)}{_less_text(told, told_parts)}"
+    return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
 
 
 def _to_tell(told: Explanation, part: CausedPart) -> str:
@@ -102,6 +106,14 @@ def _ratio_text(told: Explanation) -> str:
 def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
     least = WORTH_TELLING * parts[0].seconds.mean if parts else 0.0
     return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
+
+
+def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
+    """What other parts take less, where those that are told are more than the difference."""
+    less_s = sum(part.seconds.mean for part in parts) - told.difference.step.mean
+    if less_s <= ROUNDED * told.difference.step.mean:
+        return ""
+    return f"; all other parts together take {_ms_text(less_s)} less"
 
 
 def _parts_text(parts: Iterable[CausedPart]) -> str:
@@ -204,11 +216,12 @@ def _lost_advice(point: Point) -> str:
 
 
 def _exchange_advice(point: Point) -> str:
-    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
+    # A link that was measured a little too low would be busy for more than the step.
+    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna().clip(upper=1.0)
     if busy.empty and (point.launches["num_hosts"] > 1).any():
-        return "Links were not measured, so whether they are the limit is not known."
+        return ""  # the page says beside it that links were not measured
     if busy.empty:
-        return "All tasks share one host, so this is processor time: use fewer and larger messages."
+        return "All tasks share one host, so no network limits it: use fewer and larger messages."
     share = f"The busiest link carries bytes for {busy.mean():.0%} of the step"
     if busy.mean() < 0.5:
         return f"{share}: try larger messages and more of them under way (make tuning-sweep)."
@@ -286,10 +299,12 @@ def _reason(told: Explanation) -> str:
     part, *others = parts
     if not part.sure:
         mean = f"the largest mean is that of {part.cause}, {_seconds_text(part)}"
+        mean += _less_text(told, [part])
         return f"{longer}. What causes it is not certain: {mean}; {_to_tell(told, part)}."
     apart = all(part.exceeds(each) for each in others)
     found = f"; {_largest_text(part)}" if apart else f": {_parts_text(parts)}"
-    return f"{longer}{found}. {advice_text(told, part.cause)}".rstrip()
+    less = _less_text(told, [part] if apart else parts)
+    return f"{longer}{found}{less}. {advice_text(told, part.cause)}".rstrip()
 
 
 def _largest_text(part: CausedPart) -> str:

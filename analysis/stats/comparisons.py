@@ -254,11 +254,18 @@ def _told(
 ) -> tuple[tuple[Side, Side], Contest]:
     """Sides, told of settings that show a difference at a level, and their contest."""
     left = [may_be_best(points, metric) for points in meeting.points]
-    contest = _contest(metric, *left).showing(level)
+    highest = _contest(metric, *left)
+    contest = highest.showing(level)
     one, other = (
-        Side(kind=kind, points=points, best=open_points[number])
-        for kind, points, open_points, number in zip(
-            meeting.kinds, meeting.points, left, contest.best, strict=True
+        Side(
+            kind=kind,
+            points=points,
+            best=own[told],
+            is_highest=told == top,
+            left_out=len(points) - len(own),
+        )
+        for kind, points, own, told, top in zip(
+            meeting.kinds, meeting.points, left, contest.best, highest.best, strict=True
         )
     )
     return (one, other), _doubted(case, metric, contest, (one.best, other.best))

@@ -83,7 +83,7 @@ def _disturbed(*points: Point) -> Iterator[Doubt]:
     first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
     yield Doubt(
         reason=f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in "
-        f"most launches of {_names(disturbed)}, so rates tell of them as well",
+        f"most launches of {_names(disturbed)}, so rates depend on them, too",
         explains=(second, first),
     )
 
@@ -113,7 +113,7 @@ def _busy(*points: Point) -> Iterator[Doubt]:
     if busy:
         yield Doubt(
             reason=f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches "
-            f"of {_names(busy)}, so they were the limit and not the network"
+            f"of {_names(busy)}, so they may have been the limit, and not the network"
         )
 
 

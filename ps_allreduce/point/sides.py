@@ -92,7 +92,7 @@ SHIPPED_ALLREDUCE = SideKind(
     alone=StockAllReduce,
 )
 SHIPPED_PS = SideKind(
-    name="TensorFlow's parameter servers as shipped",
+    name="TensorFlow's parameter-server strategy as shipped",
     setting="parameter-server setting as shipped",
     strategies=lambda own: own.as_shipped and own.side is StrategySide.SERVERS,
     alone=StockServers,

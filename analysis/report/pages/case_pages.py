@@ -273,10 +273,14 @@ def _p_text(decision: Decision) -> str:
 def legend(case: Case) -> str:
     """What the columns of the table of results mean, for below it."""
     lines = [
-        f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
-        "launches on).",
-        "ok/planned: launches that are ok, of those planned, and what became of other attempts.",
+        "ok/planned: launches that are ok, of those planned, and what became of other attempts."
     ]
+    if len(case.launches):
+        lines.insert(
+            0,
+            f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
+            "launches on); per core and per host: the same mean, divided by their number.",
+        )
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if on_several_hosts(case):
@@ -302,7 +306,7 @@ def unclaimed_lines(case: Case) -> list[str]:
     whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
     also = "" if case.shares_cores else ", of the point or of the single worker"
     return [
-        f"No efficiency on {base_text(case)} is claimable{whose}: processors may have been the "
+        f"No efficiency on {base_text(case)} is claimed{whose}: processors may have been the "
         f"limit{also}, so no figure shows it."
     ]
 

@@ -16,6 +16,7 @@ from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.sentences.verdict import Verdict
 from analysis.stats.comparisons import comparisons
+from analysis.stats.decision import Outcome
 from analysis.stats.findings import leader, leading
 from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import base_text, point_table
@@ -76,7 +77,8 @@ def key_numbers(case: Case) -> list[KeyNumber]:
         return rates
     value = with_interval(ratio, *row.decision.ends)
     meaning = " over ".join(point.setting.label for point in row.points)
-    return [*rates, KeyNumber(value=value, meaning=f"ratio: {meaning}")]
+    open_text = f", {row.outcome}" * (row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW))
+    return [*rates, KeyNumber(value=value, meaning=f"ratio{open_text}: {meaning}")]
 
 
 def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyNumber]:

@@ -111,26 +111,27 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
 
 def _load_text(loads: Sequence[float], whoever: str) -> str:
     disturbed = sum(load > FOREIGN_LIMIT for load in loads)
-    return f"{whoever} in {disturbed} (up to {max(loads):.0%})" if disturbed else ""
+    return f"{whoever} in {disturbed} of them (up to {max(loads):.0%})" if disturbed else ""
 
 
 def _processor_lines(launches: pd.DataFrame) -> list[str]:
     """Where processors may have been the limit, and whether that was measured."""
     limited = launches[processors_may_limit(launches)]
     unknown = int(limited["busy"].isna().sum())
-    measured = len(limited) - unknown
+    measured, runs = len(limited) - unknown, count_text(len(launches), "run")
     told = []
     if measured:
-        told.append(f"in {measured} they were {BUSY_LIMIT:.0%} busy or more")
+        told.append(
+            f"In {measured} of {runs}, processors were {BUSY_LIMIT:.0%} busy or more, so they may "
+            "have been the limit."
+        )
     if unknown:
-        told.append(f"in {unknown} this is not known, and tasks had fewer cores than they use")
-    if not told:
-        return []
-    return [
-        f"Of {count_text(len(launches), 'run')}, processors may have been the limit of "
-        f"{len(limited)}: {'; '.join(told)}. Points with such runs are marked {MARK} and no "
-        "efficiency is claimed from them."
-    ]
+        told.append(
+            f"In {unknown} of {runs}, processors may have been the limit: tasks had fewer cores "
+            "than they use, and how busy these were is not known."
+        )
+    marked = f"Points with such runs are marked {MARK}, and no efficiency is claimed for them."
+    return [" ".join([*told, marked])] if told else []
 
 
 def loss_lines(case: Case) -> list[str]:
@@ -146,8 +147,8 @@ def loss_lines(case: Case) -> list[str]:
         both = ((lost > 0.0) & (stalled > 0.0)).sum()
         lines.append(
             f"{(stalled > 0.0).sum()} stalled for more than {STALLED_LIMIT:.0%} of their time (up "
-            f"to {stalled.max():.0%}), most at {_worst(case, stalled_shares)}; {both} of these "
-            "are among those that lost packets."
+            f"to {stalled.max():.0%}), most at {_worst(case, stalled_shares)}; {both or 'none'} of "
+            f"these {'are' if both > 1 else 'is'} among those that lost packets."
         )
     return [f"Of {count_text(len(lost), 'run')}, {line}" for line in lines]
 

@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.decision import Outcome
+from analysis.stats.decision import Decision, Outcome
 from analysis.stats.findings import (
     finding,
     highest,
@@ -28,7 +28,6 @@ from analysis.stats.findings import (
     undecided_with,
 )
 from analysis.stats.pairs.rivals import costs_alike, default_of
-from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -72,7 +71,7 @@ def stock_sentence(row: Comparison) -> str:
         told = against + _nothing_faster(row)
         if row.outcome is not Outcome.NO_VERDICT:
             return told
-        return f"{told} Measured: {suite.name} at {factor_text(row.decision)} of stock."
+        return f"{told} Measured: {factor_text(row.decision)}, {suite.name} over {stock.name}."
     first, plain = row.better_first(), stock.best.setting.label
     factor = factor_text(first.decision)
     said = f"{suite.name} is {factor} faster than {plain}"
@@ -92,15 +91,21 @@ def _nothing_faster(row: Comparison) -> str:
     decision, where = row.decision, where_text(row)
     if decision.outcome is Outcome.TOO_FEW:
         return (
-            f"No verdict: it takes three launches of each, and there are {decision.n_first} of "
-            f"{first} and {decision.n_second} of {second} {where}."
+            f"No verdict on {first} and {second} {where}: it takes three launches of each, and "
+            f"{_made_text(decision)}."
         )
     if decision.outcome is Outcome.NO_VERDICT:
         return f"No verdict on {first} and {second} {where}: {decision.doubt}."
     measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
-        return f"{capital(decision.outcome)} are {first} and {second} {measured}."
+        return capital(f"{first} and {second} are {decision.outcome} {measured}.")
     return f"Undecided between {first} and {second} {measured}: {missing_text(decision)}."
+
+
+def _made_text(decision: Decision) -> str:
+    """`each has 1`, or `they have 2 and 1`."""
+    made = (decision.n_first, decision.n_second)
+    return f"each has {made[0]}" if made[0] == made[1] else f"they have {made[0]} and {made[1]}"
 
 
 def scaling_lines_of(case: Case) -> list[str]:
@@ -164,8 +169,14 @@ def basis_text(row: Comparison) -> str:
         return f"At equal {row.basis}"
     first, second = (prices.per_hour(point.experiment) for point in row.points)
     equal = "equal cost" if costs_alike(first, second) else "the nearest costs, which are not equal"
-    names = [side.kind_name for side in row.sides]
-    return f"At {equal} ({names[0]} {first:.4g} per hour, {names[1]} {second:.4g})"
+    names = [side.name for side in row.sides]
+    return f"At {equal} ({names[0]} {first:.4g} per hour; {names[1]} {second:.4g})"
+
+
+def share_text(point: Point, parts: float) -> str:
+    """`172.5 [169, 176.1]`: the rate of a point over a number, with its interval."""
+    ends = estimate(point.rates).ends
+    return with_interval(number, *(None if end is None else end / parts for end in ends))
 
 
 def money_lines(row: Comparison) -> list[str]:
@@ -176,10 +187,10 @@ def money_lines(row: Comparison) -> list[str]:
     told = []
     for side in row.sides:
         cost = prices.per_hour(side.best.experiment)
-        trained = mean_rate(side.best) * SECONDS_PER_HOUR / cost
-        told.append(f"{side.kind_name} {trained:.4g} {row.case.unit} ({cost:.4g} per hour)")
+        trained = share_text(side.best, cost / SECONDS_PER_HOUR)
+        told.append(f"{side.name} {trained} {row.case.unit} ({cost:.4g} per hour)")
     return [
-        f"For a unit of money: {', '.join(told)}. A host costs {prices.host:g} per hour, one "
+        f"For a unit of money: {'; '.join(told)}. A host costs {prices.host:g} per hour, one "
         f"named for servers {prices.ps_host:g}."
     ]
 
@@ -188,32 +199,27 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
     """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
     table = comparisons(case, metric)
     best, row = leader(table, contending), leading(table, contending)
-    default = ", the default," * (default_of(best, contending) is best)
+    is_default = default_of(best, contending) is best
+    named = f"{best.setting.label}{', the default,' * is_default}"
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
     measured = _measured_text(case, best, metric)
     if row is None:
         return (
             f"Which of {among} is fastest is not known: nothing is decided. "
-            f"{capital(best.setting.label)}{default} made {measured}."
+            f"{capital(named)} made {measured}."
         )
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
-        opening = f"{best.setting.label}{default} is the fastest of {among}, {measured}"
+        opening = f"Of {among}, {named} is the fastest with {measured}"
     elif finding(table, contending):
-        leads = "leads, as far as it is decided,"
-        opening = f"{best.setting.label}{default} {leads} {among}, {measured}"
+        opening = f"Of {among}, {named} leads as far as it is decided, with {measured}"
     else:
-        opening = (
-            f"Which of {among} is fastest is not decided. "
-            f"{capital(best.setting.label)}{default} made {measured}"
-        )
+        opening = f"Which of {among} is fastest is not decided. {capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {count_text(len(left), 'other')} is not decided"
-    return " ".join(
-        [f"{capital(opening)}: {told}.", *_higher_lines(case, best, contending, metric)]
-    )
+    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending, metric)])
 
 
 def _measured_text(case: Case, point: Point, metric: Metric) -> str:
@@ -226,18 +232,18 @@ def _against(row: Comparison, *, is_default: bool) -> str:
     named = f"{label}, the default" if is_default else label
     launches, middle = launches_text(decision), f"{named}," if is_default else label
     if decision.outcome is Outcome.TOO_FEW:
-        return f"whether it is faster than {middle} takes three launches of each"
+        return f"three launches of each would tell whether it is faster than {named}"
     if decision.outcome is Outcome.NO_VERDICT:
         return f"no verdict whether it is faster than {named}: {decision.doubt}"
     factor = factor_text(decision)
     if decision.outcome is Outcome.EQUAL:
-        return f"{decision.outcome} to {named} ({factor}, {launches})"
+        return f"it is {decision.outcome} to {named} ({factor}, {launches})"
     if decision.outcome is Outcome.UNDECIDED:
         return (
             f"whether it is faster than {middle} is undecided ({factor}, {launches}): "
             f"{missing_text(decision)}"
         )
-    return f"{factor} faster than {named}, {launches}"
+    return f"it is {factor} faster than {named}, {launches}"
 
 
 def _higher_lines(
@@ -248,12 +254,12 @@ def _higher_lines(
     if top is best:
         return
     row = comparisons(case, metric).between(top, best)
-    told = "no decision"
+    told = "not decided"
     if row is not None:
-        told = f"{outcome_text(row.decision)} ({factor_text(row.decision)})"
+        told = f"{factor_text(row.decision)}, {outcome_text(row.decision)}"
     yield (
         f"The mean {metric.name} of {top.setting.label} is {_measured_text(case, top, metric)}; "
-        f"over {best.setting.label}: {told}."
+        f"over {best.setting.label} it is {told}."
     )
 
 
@@ -263,7 +269,7 @@ def finding_sentence(row: Comparison) -> str:
     decision, where = row.decision, f"at {workers_text(row.first.best.num_workers)}"
     if row.outcome is not Outcome.FASTER:
         told = f"{factor_text(decision)}, {outcome_text(decision)}"
-        return f"{capital(where)} {first} over {second}: {told}."
+        return f"{capital(where)}, {first} over {second} is {told}."
     return capital(
         f"{first} is {factor_text(decision)} faster than {second} {where}, "
         f"{launches_text(decision)}."
@@ -279,7 +285,7 @@ def network_sentence(row: Comparison) -> str:
     shares = (launches["network_s"] / launches["step_s"]).dropna().clip(upper=1.0)
     if shares.empty:
         if (launches["num_hosts"] > 1).any():
-            return "Links were not measured."
+            return "Links were not measured, so whether they were the limit is not known."
         return "All tasks ran on one host: this says nothing about a network."
     slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
     processors = f", processors {range_text(busy)}" if len(busy) else ""

@@ -32,6 +32,7 @@ from analysis.report.sentences.meetings import (
     meeting_sentence,
     money_lines,
     network_sentence,
+    share_text,
     stock_sentence,
 )
 from analysis.report.tables.what_was_run import notes_line
@@ -40,7 +41,6 @@ from analysis.stats.decision import Outcome
 from analysis.stats.findings import beside_undecided, farthest_apart, headline_row, plain_first
 from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.pairs.setting_pairs import Ladder, ladders
-from analysis.stats.points import mean_rate
 from analysis.stats.statistics import MIN_LAUNCHES
 from analysis.wording import (
     capital,
@@ -60,8 +60,9 @@ _ASYNCHRONOUS = (
 )
 
 _AS_SHIPPED = (
-    "As shipped, different training: TensorFlow's parameter servers are asynchronous and average "
-    "nothing, even where rounds are joined, and its all-reduce is synchronous. With that said: "
+    "As TensorFlow ships them, both sides do not train alike: its parameter servers are "
+    "asynchronous and average nothing, even where rounds are joined, and its all-reduce is "
+    "synchronous. With that said: "
 )
 
 
@@ -111,15 +112,14 @@ def verdict(case: Case) -> Verdict:
         *_asynchronous(case, table),
         *(_AS_SHIPPED + meeting_sentence(row) for row in table.of(Kind.AS_SHIPPED)),
     ]
-    warnings = (
-        *circumstances(case),
-        *drift_lines(case, shown=True),
-        *attempts_lines(case.attempts),
-    )
     opening, network = _opening(case, main)
     first = plain_first(table)
     told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]
     headline = " ".join(filter(None, told))
+    drift = [
+        line for line in drift_lines(case, shown=True) if line.casefold() not in headline.casefold()
+    ]
+    warnings = (*circumstances(case), *drift, *attempts_lines(case.attempts))
     otherwise = tuple(_otherwise_lines(case, main))
     if main and (alone := _alone_sentence(table, main)):
         details.insert(0, network)
@@ -234,19 +234,18 @@ def _share_lines(main: Comparison) -> list[str]:
     several = {point.common("num_hosts") for point in main.points} != {1}
     return [
         # Cores that several workers share belong to none of them.
-        *([] if main.case.shares_cores else [f"Per worker core: {', '.join(cores)}."]),
+        *([] if main.case.shares_cores else [f"Per worker core: {'; '.join(cores)}."]),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
-        *([f"Per host paid for: {', '.join(hosts)}."] if several else []),
+        *([f"Per host paid for: {'; '.join(hosts)}."] if several else []),
         *money_lines(main),
     ]
 
 
 def _share_text(unit: str, side: Side, count: int | None, what: str) -> str:
     if not count:
-        return f"{side.kind_name} unknown (launches differ in their {what}s)"
-    share = mean_rate(side.best) / count
-    return f"{side.kind_name} {share:.4g} {unit}/s ({count_text(count, what)})"
+        return f"{side.name} unknown (launches differ in their {what}s)"
+    return f"{side.name} {share_text(side.best, count)} {unit}/s ({count_text(count, what)})"
 
 
 def _total_cores_line(first: Point, second: Point) -> str:
@@ -273,17 +272,31 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 def _selection_lines(main: Comparison) -> list[str]:
     """What the named settings were chosen from; empty where there was no choice or no interval."""
     chosen = [
-        f"{side.best.setting.label} of {len(side.points)} settings"
+        f"{side.best.setting.label}, {_chosen_text(side)}"
         for side in main.sides
         if len(side.points) > 1
     ]
     if not chosen or min(len(main.metric.values(point)) for point in main.points) < MIN_LAUNCHES:
         return []
+    told = f"The headline names {'; '.join(chosen)}."
+    if all(len(side.points) - side.left_out == 1 for side in main.sides):
+        return [told]
     return [
-        f"Named as the best: {', '.join(chosen)}. Which one is best is not tested: the "
-        "interval holds for whichever is best in truth, and having more settings to choose from "
-        "makes no side the faster one."
+        f"{told} Which one is best in truth is not tested: the interval holds for it, whichever it "
+        "is, and having more settings to choose from makes no side the faster one."
     ]
+
+
+def _chosen_text(side: Side) -> str:
+    count = len(side.points)
+    if side.left_out == count - 1:
+        return f"the only one of {count} settings that is not decided slower than another one"
+    if side.is_highest:
+        return f"which has the highest mean of {count - side.left_out} settings"
+    return (
+        f"one of {count - side.left_out} settings, which shows the difference; another one has a "
+        "higher mean that shows none"
+    )
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

@@ -69,7 +69,7 @@ _COLUMNS: Mapping[str, _Column] = {
     "tokens": _Column(heading="tokens/s", spell=number),
     "launches": _Column(heading="n", spell=_whole),
     "per_worker_core": _Column(heading="{unit}/s per worker core", spell=number),
-    "per_total_core": _Column(heading="{unit}/s per core in all", spell=number),
+    "per_total_core": _Column(heading="{unit}/s per core of all tasks", spell=number),
     "per_host": _Column(heading="{unit}/s per host", spell=number),
     "ok": _Column(
         heading="ok/planned",
@@ -213,7 +213,7 @@ def text_table(case: Case) -> pd.DataFrame:
     for base in BASES:
         claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
         name = f"efficiency_{base}"
-        text[name] = text[name].where(claimed, f"not claimable {MARK}")
+        text[name] = text[name].where(claimed, f"not claimed {MARK}")
     sent = np.array([point.setting.traits.communicates() for point in case.points])
     text["communication_s"] = text["communication_s"].where(sent, NONE)
     return text

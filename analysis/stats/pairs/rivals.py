@@ -73,11 +73,15 @@ class Side:
         points: the settings to choose from, in the order of the case; not empty.
         best: the one that is told of.
         kind: None for a setting that was chosen from no others.
+        is_highest: no other one that may be the best has a higher mean.
+        left_out: how many may not, because they are decided slower than another one.
     """
 
     points: tuple[Point, ...]
     best: Point
     kind: SideKind | None = None
+    is_highest: bool = True
+    left_out: int = 0
 
     @property
     def name(self) -> str:
@@ -86,21 +90,27 @@ class Side:
 
     @property
     def title(self) -> str:
-        """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`."""
+        """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`.
+
+        A setting that is called as its side is: `all-reduce (the best of 2 settings)`.
+        """
+        setting, count = self.best.setting, len(self.points)
         if self.kind is None or self._alone:
             return self.name
-        best = "best " if len(self.points) > 1 else ""
-        return f"the {best}{self.kind.setting} ({self.best.setting.label})"
-
-    @property
-    def kind_name(self) -> str:
-        """For a sentence about the side as a whole."""
-        return self.name if self.kind is None else self.kind.name
+        if self._is_named and setting.label == setting.called:
+            best = "the best" if self.is_highest else "one"
+            return f"{setting.label} ({best} of {count} settings)"
+        the = "the best" if count > 1 else "the"
+        return f"{the if self.is_highest else 'a'} {self.kind.setting} ({setting.label})"
 
     @property
     def _alone(self) -> str:
-        named = self.kind and self.kind.alone is self.best.setting.traits
-        return self.kind.name if self.kind and named and len(self.points) == 1 else ""
+        return self.kind.name if self.kind and self._is_named and len(self.points) == 1 else ""
+
+    @property
+    def _is_named(self) -> bool:
+        """It has the strategy that its side is called by."""
+        return self.kind is not None and self.kind.alone is self.best.setting.traits
 
 
 def side_of(point: Point) -> Side:

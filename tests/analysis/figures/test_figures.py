@@ -156,12 +156,12 @@ def test_failures_are_drawn_and_counted_and_break_the_line() -> None:
 def test_what_claims_no_efficiency_says_so() -> None:
     crowded = runs(make_experiment(AllReduce, 2), RATES, oversubscribed=True)
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1)))
-    assert any("not claimable" in text for text in texts(figure))
+    assert any("not claimed" in text for text in texts(figure))
     # Where nothing is claimed there is nothing to draw: a sentence says why.
     nothing = case_of(SINGLE, crowded)
     assert plot_efficiency(nothing) is None
     (sentence,) = unclaimed_lines(nothing)
-    assert sentence.startswith("No efficiency on a single worker is claimable: processors may have")
+    assert sentence.startswith("No efficiency on a single worker is claimed: processors may have")
     assert unclaimed_lines(case_of(SINGLE, RING)) == []
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1, 4)))
     assert stars(figure) == 1

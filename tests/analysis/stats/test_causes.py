@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from analysis.report.explanation import (
     explanation_table,
     main_reason,
 )
+from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
@@ -270,11 +272,12 @@ def test_what_hot_rows_cost_and_where_else_to_put_them() -> None:
     )
 
 
-def case_of_pair(spread_s: float = 0.0) -> Case:
+def case_of_pair(spread_s: float = 0.0, less_s: float = 0.0) -> Case:
     """Servers that take twice as long as all-reduce, for their hottest server.
 
     Args:
         spread_s: by so much the exchange of three launches differs from one to the next.
+        less_s: by so much their steps begin sooner than those of all-reduce.
     """
     ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
     slow = runs(SPREAD, times(1.0), **on_hosts(SPREAD))
@@ -288,6 +291,9 @@ def case_of_pair(spread_s: float = 0.0) -> Case:
     table.loc[served, "mean_step_s"] += 0.1
     for column in ("exchange_s", "mean_step_s"):
         table.loc[served, column] += [-spread_s, 0.0, spread_s]
+    table.loc[(table["strategy"] == "allreduce").to_numpy(), ["dispatch_s", "mean_step_s"]] += (
+        less_s
+    )
     (case,) = make_cases(table, records)
     return case
 
@@ -311,15 +317,28 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "told"),
-    [(1, "All tasks share one host, so this is processor"), (2, "Links were not measured, so")],
+    ("hosts", "told"), [(1, "All tasks share one host, so no network limits"), (2, "")]
 )
 def test_links_that_were_not_measured_are_no_processor_time(hosts: int, told: str) -> None:
     case = case_of_pair()
     (explained, *_) = explanations(case)
     for point in (explained.faster, explained.slower):
         point.launches[["network_s", "num_hosts"]] = [float("nan"), hosts]
-    assert advice_text(explained, Cause.EXCHANGE).startswith(told)
+    advice = advice_text(explained, Cause.EXCHANGE)
+    assert advice.startswith(told)
+    assert bool(advice) is bool(told)
+    said = verdict(case)
+    text = " ".join([said.headline, said.reason, said.network, *said.details])
+    assert text.count("Links were not measured") == (hosts > 1)
+
+
+def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
+    for spread_s in (0.0, 0.01):
+        said, *_ = re.split(r"\. (?=[A-Z])", main_reason(case_of_pair(spread_s, less_s=0.06)))
+        step, *parts, less = (float(text) for text in re.findall(r"([\d.]+) ms", said))
+        assert said.endswith("less")
+        assert sum(parts) - less == pytest.approx(step, rel=0.02)
+        assert "less" not in main_reason(case_of_pair(spread_s))
 
 
 @pytest.mark.parametrize(("share", "advice"), [(0.4, "try larger messages"), (0.6, "send fewer")])

@@ -64,7 +64,7 @@ def test_a_sweep_whose_steps_nobody_sees_into_has_a_page_too(tmp_path: Path) -> 
     shipped = [make_experiment(kind, 2) for kind in (StockServers, StockAllReduce)]
     reported(tmp_path, *(runs(own, RATES) for own in shipped))
     text = " ".join(parse(tmp_path).text)
-    assert "As shipped, different training" in text
+    assert "As TensorFlow ships them, both sides do not train alike" in text
     assert "stock_ps" in text
     assert text_table(case_of(*(runs(own, RATES) for own in shipped)))["compute_s"].unique() == "-"
 
@@ -342,14 +342,14 @@ def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) 
     crowded = runs(make_experiment(AllReduce, 2), times(3.0), oversubscribed=True)
     page = reported(tmp_path / "crowded", runs(make_experiment(Single), times(1.0)), crowded)
     assert "Efficiency above 1" not in page
-    assert ">not claimable *</td>" in page
+    assert ">not claimed *</td>" in page
 
 
 def test_shares_that_are_the_same_stand_there_once() -> None:
     alike, different = (
         case_of(runs(make_experiment(AllReduce, 2), RATES, total_cores=cores)) for cores in (2, 3)
     )
-    both = ["images/s per worker core", "images/s per core in all"]
+    both = ["images/s per worker core", "images/s per core of all tasks"]
     for case, shown in ((alike, both[:1]), (different, both)):
         headings = [str(heading) for heading in report_table(case, "results")]
         assert [heading for heading in headings if "core" in heading] == shown

@@ -174,14 +174,14 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     [
         pytest.param(
             {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
-            "At equal cost (all-reduce 8 per hour, synchronous parameter servers 8): The "
-            "parameter-server setting (ps_sync, round_robin) is 1.06x",
+            "At equal cost (all-reduce 8 per hour; ps_sync, round_robin 8): The parameter-server "
+            "setting (ps_sync, round_robin) is 1.06x",
             id="the dearest that cost the same",
         ),
         pytest.param(
             {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2},
-            "At the nearest costs, which are not equal (all-reduce 4 per hour, synchronous "
-            "parameter servers 5): ",
+            "At the nearest costs, which are not equal (all-reduce 4 per hour; ps_sync, "
+            "round_robin 5): ",
             id="the nearest",
         ),
     ],
@@ -214,8 +214,9 @@ def test_money_is_told_per_unit() -> None:
     found = told({reduced(3): times(1.0), cheap(2, 1): times(1.0)}, PRICES)
     (line,) = [line for line in found.details if line.startswith("For a unit of money")]
     assert line == (
-        "For a unit of money: all-reduce 6e+04 images (6 per hour), synchronous parameter servers "
-        "8e+04 images (4.5 per hour). A host costs 2 per hour, one named for servers 0.5."
+        "For a unit of money: all-reduce 60000 [57120, 63025] images (6 per hour); ps_sync, "
+        "round_robin 80000 [76160, 84034] images (4.5 per hour). A host costs 2 per hour, one "
+        "named for servers 0.5."
     )
 
 
