@@ -9,7 +9,7 @@ to 3 s and two cores are less than 0.85 busy.  All-reduce is measured once where
 servers only.  With 25 MB and 4 workers, all-reduce and synchronous servers again with an
 accelerator that computes for as long as the links need.
 
-Cost: 44 points, three launches each, in three quarters of an hour on two cores; 8 hosts.
+Cost: 44 points, three launches each, in an hour on two cores; 8 hosts.
 
 It should show how much of its links each strategy uses, how evenly its steps end, and whether plain
 TensorFlow is faster anywhere.
