@@ -181,6 +181,7 @@ def dealings() -> st.SearchStrategy[AsynchronousServers]:
             wire=wires(),
             steps_per_dispatch=st.just(steps),
             staleness=st.none() | st.integers(steps, 99),
+            synchronous_steps=st.integers(0, 99),
         )
     )
 

@@ -83,12 +83,12 @@ _CONDITIONS = """
 model model_digest model_arguments image_size num_classes vocabulary id_exponent channels target
 ordered_input parallel_reads parallel_maps prefetch cache shuffle flips unit tokens_per_example
 input input_checksum input_place optimizer learning_rate momentum nesterov beta_1 beta_2 epsilon
-weight_decay initial_accumulator_value batch_per_worker scaling accumulation seed precision compute
-emulated_forward_s emulated_backward_s emulated_groups emulated_factors emulated_jitter launcher
-network network_hosts port_buffer_bytes asked_interface asked_workers_per_host device
-devices_per_worker cores_per_worker warmup least_warmup_steps least_warmup_s most_warmup_steps
-most_warmup_s least_measured_steps least_measured_s event_steps evaluation_steps target_loss
-target_accuracy most_examples most_s
+weight_decay initial_accumulator_value linear_scaling rate_warmup_steps batch_per_worker scaling
+accumulation seed precision compute emulated_forward_s emulated_backward_s emulated_groups
+emulated_factors emulated_jitter launcher network network_hosts port_buffer_bytes asked_interface
+asked_workers_per_host device devices_per_worker cores_per_worker warmup least_warmup_steps
+least_warmup_s most_warmup_steps most_warmup_s least_measured_steps least_measured_s event_steps
+evaluation_steps target_loss target_accuracy most_examples most_s
 """
 
 

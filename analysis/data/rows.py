@@ -171,6 +171,7 @@ def _learned(learned: LearningCurve) -> Row:
         "trained_examples": learned.examples[-1],
         "held_out_loss": learned.loss[-1],
         "held_out_accuracy": learned.accuracy[-1] if learned.accuracy else None,
+        "gradient_norm": learned.gradient_norm[-1] if learned.gradient_norm else None,
         "target_s": learned.target_s,
         "target_examples": learned.target_examples,
         "staleness_mean": float(staleness.mean()) if len(staleness) else None,

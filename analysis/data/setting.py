@@ -148,7 +148,10 @@ def _rows_part(rule: str | None) -> str | None:
 _MESSAGES: Mapping[str, object] = {**Wire().columns(), "host_aggregation": False}
 
 #: What can be set about how steps are dealt to workers, with its default.
-_DEALING = {name: default_of(name) for name in ("staleness", "steps_per_dispatch", "join_rounds")}
+_DEALING = {
+    name: default_of(name)
+    for name in ("staleness", "steps_per_dispatch", "synchronous_steps", "join_rounds")
+}
 
 #: What can be set about Horovod, with its default.
 _FUSION = {name: default_of(name) for name in ("fusion_bytes", "cycle_ms")}
@@ -258,6 +261,7 @@ _PARTS: Mapping[str, Callable[[Any], str]] = {
     "host_aggregation": lambda shared: f"sent per {'host' if shared else 'worker'}",
     "staleness": lambda bound: f"staleness {'unbounded' if bound is None else bound}",
     "steps_per_dispatch": lambda count: f"{count} step{'s' * (count != 1)} per dispatch",
+    "synchronous_steps": lambda count: f"synchronous for {count} step{'s' * (count != 1)}",
     "join_rounds": lambda joins: "joined rounds" if joins else "not joined",
     "fusion_bytes": lambda size: f"fusion of {megabytes(size)}" if size else "no fusion",
     "cycle_ms": lambda time: f"cycles of {time:g} ms",

@@ -19,6 +19,7 @@ from ps_allreduce.point.cores import cores_needed, plan_cores, share_machine
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import Placed, drivers_of, place_by_number
 from ps_allreduce.point.models.recommenders import RecommenderModel
+from ps_allreduce.point.optimizers import RateSchedule
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.record.records import RunRecord
@@ -143,6 +144,11 @@ class Training:
             raise UserError(
                 f"{strategy.label}: a hybrid is compared and not written. Choose a setting of "
                 "servers or of all-reduce."
+            )
+        if strategy.columns().get("synchronous_steps") or workload.schedule != RateSchedule():
+            raise UserError(
+                f"{strategy.label}: a training that changes on the way, by synchronous_steps or "
+                "the learning rate, is measured and not written. Choose another setting."
             )
         if strategy.module is not None:
             raise UserError(

@@ -21,6 +21,7 @@ from ps_allreduce.point.inputs.data_set import Pipeline, Target
 from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.trained import ImageModel, OwnModel
 from ps_allreduce.point.models.weights import Weights
+from ps_allreduce.point.optimizers import RateSchedule
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Scaling, Workload
 from ps_allreduce.serialization import LATER
@@ -87,6 +88,14 @@ class WorkloadRequest:
         "With more workers each keeps the batch (weak), or all share it (strong).",
         Scaling.WEAK,
         metadata=LATER,
+    )
+    linear_scaling: bool = setting(
+        "Take the learning rate times the workers whose gradients are averaged.",
+        False,
+        metadata=LATER,
+    )
+    rate_warmup_steps: int = setting(
+        "Steps of every worker in which the learning rate grows from zero.", 0, metadata=LATER
     )
     pipeline: Pipeline = field(default=Pipeline(), metadata=LATER)
 
@@ -163,6 +172,9 @@ class WorkloadRequest:
             precision=self._precision(default),
             scaling=self.scaling,
             pipeline=self._pipeline(default.model, data),
+            schedule=RateSchedule(
+                linear_scaling=self.linear_scaling, rate_warmup_steps=self.rate_warmup_steps
+            ),
         )
 
     def _pipeline(self, model: Model, data: Data) -> Pipeline:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import keras
@@ -266,9 +266,27 @@ def require_gpus(kind: TaskType, visible: str) -> None:
 
 
 def update_rule(optimizer: Optimizer) -> UpdateRule:
-    """What applies the gradients of an optimizer."""
+    """What applies the gradients of an optimizer, at a constant learning rate."""
     rule: UpdateRule = getattr(updates, optimizer.applied_by)(**asdict(optimizer))
     return rule
+
+
+def scheduled_rule(experiment: Experiment, *, averaged: bool) -> UpdateRule:
+    """What applies the gradients of an experiment, at the learning rate of its schedule.
+
+    Args:
+        averaged: an update applies the mean gradient of all workers, not that of one.
+    """
+    optimizer, schedule = experiment.workload.optimizer, experiment.workload.schedule
+    workers = experiment.num_workers
+    if schedule.linear_scaling and averaged:
+        optimizer = replace(optimizer, learning_rate=workers * optimizer.learning_rate)
+    rule = update_rule(optimizer)
+    if not schedule.rate_warmup_steps:
+        return rule
+    applied_alone = experiment.strategy.deals_steps and not averaged
+    per_step = workers if applied_alone else 1
+    return updates.WarmedUp(rule=rule, num_updates=schedule.rate_warmup_steps * per_step)
 
 
 def recorded_buckets(buckets: Sequence[Bucket], names: Sequence[str]) -> list[MessageRecord]:

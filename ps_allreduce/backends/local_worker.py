@@ -22,7 +22,7 @@ from ps_allreduce.backends.contract import (
     Rows,
     Task,
     recorded_buckets,
-    update_rule,
+    scheduled_rule,
 )
 from ps_allreduce.backends.worker_step import (
     EVALUATION_COLUMNS,
@@ -53,7 +53,8 @@ class LocalWorker(ProgramBackend):
 
     def build(self, program: Program) -> None:
         """Create variables, their slots and the worker's own resources."""
-        rule = update_rule(self._experiment.workload.optimizer)
+        communicates = self._experiment.strategy.communicates()
+        rule = scheduled_rule(self._experiment, averaged=communicates)
         self._replica = Replica(program.initial_values(), rule, self._workers.make_variable)
         self._tables = self._make_tables(program, rule)
         self._worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index

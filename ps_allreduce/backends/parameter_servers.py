@@ -24,7 +24,7 @@ from ps_allreduce.backends.contract import (
     Rows,
     Task,
     recorded_buckets,
-    update_rule,
+    scheduled_rule,
 )
 from ps_allreduce.backends.worker_step import (
     checksum,
@@ -41,6 +41,7 @@ from ps_allreduce.exchange.served import ServedVariables
 from ps_allreduce.exchange.served_tables import ServedTables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
+from ps_allreduce.exchange.switching import SwitchingExchange
 from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.placement import Held, Plan
@@ -84,7 +85,8 @@ class ServerBackend(ProgramBackend):
     def build(self, program: Program) -> None:
         """Create variables and every worker's own resources."""
         self._program = program
-        rule = update_rule(self._experiment.workload.optimizer)
+        synchronous = self._experiment.strategy.synchronous
+        rule = scheduled_rule(self._experiment, averaged=synchronous)
         self._tables = self._make_tables(program, rule)
         self._exchange = self._make_exchange(program, rule)
         self._initialiser = traced_function(self._exchange.on_device(self._initialise))
@@ -235,19 +237,31 @@ def held_of(served: ServedVariables, num_parts: int) -> Held:
 class AsynchronousBackend(PlacedVariables):
     """Each worker computes and applies without waiting for the others."""
 
-    def _exchange_with(self, served: ServedVariables, messages: Messages) -> AsynchronousExchange:
+    def _exchange_with(self, served: ServedVariables, messages: Messages) -> ServerExchange:
         strategy = self._experiment.strategy
         assert isinstance(strategy, AsynchronousServers)
-        return AsynchronousExchange(
-            served,
-            messages,
-            self._experiment.num_workers,
+        common = served, messages, self._experiment.num_workers
+        exchange = AsynchronousExchange(
+            *common,
             self._device,
             self._coordinator,
             strategy.staleness,
             strategy.steps_per_dispatch,
             self._tables,
         )
+        if not strategy.synchronous_steps:
+            return exchange
+        averaged = scheduled_rule(self._experiment, averaged=True)
+        at_first = SynchronousExchange(
+            served.ruled_by(averaged),
+            messages,
+            self._experiment.num_workers,
+            strategy.num_ps,
+            self._device,
+            tables=self._tables and self._tables.ruled_by(averaged),
+        )
+        steps = strategy.synchronous_steps
+        return SwitchingExchange(*common, self._device, at_first, exchange, steps)
 
 
 class SynchronousBackend(PlacedVariables):

@@ -29,7 +29,7 @@ from ps_allreduce.workloads.inputs import WorkerIndex
 from ps_allreduce.workloads.program import Program, now_after, run_program
 
 #: Of a row of an evaluated batch: those of `record.evaluation_timings.EvaluationTable`.
-EVALUATION_COLUMNS = 6
+EVALUATION_COLUMNS = 7
 
 #: In the type of a row.
 WORKER = LocalVariable("worker_index", tf.float64, ())
@@ -155,7 +155,7 @@ def trace_step(
 
 
 def trace_evaluation(program: Program, values: Values, count: tf.Tensor) -> tf.Tensor:
-    """Evaluate so many batches, one after the other; a row for each [count, 6]."""
+    """Evaluate so many batches, one after the other; a row for each [count, 7]."""
     held = values()
     state = [variable.read(variable.handle()) for variable in program.state]
     iterators = [iterator.handle() for iterator in program.evaluation_iterators]
@@ -167,10 +167,11 @@ def trace_evaluation(program: Program, values: Values, count: tf.Tensor) -> tf.T
         index: tf.Tensor, before: tf.Tensor, rows: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
         with tf.control_dependencies([before]):
-            loss, accuracy, ready = program.evaluate(held, state, iterators)
-        end = now_after([loss, accuracy])
-        told = [tf.cast(each, tf.float64) for each in (loss, accuracy)]
-        row = tf.stack([worker, *told, before, ready, end])
+            out = program.evaluate(held, state, iterators)
+        scores = [out.loss, out.accuracy, out.gradient_norm]
+        end = now_after(scores)
+        told = [tf.cast(each, tf.float64) for each in scores]
+        row = tf.stack([worker, *told, before, out.input_ready, end])
         return index + 1, end, rows.write(index, row)
 
     _, _, rows = tf.while_loop(

@@ -6,6 +6,7 @@ The chief creates every bucket on the server that a plan names, with its slots b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,12 @@ class ServedVariables:
                         for shape in rule.slots((bucket.size,))
                     ]
                 )
+
+    def ruled_by(self, rule: UpdateRule) -> ServedVariables:
+        """The same buckets and slots, changed by another rule with such slots."""
+        other = copy(self)
+        other._rule = rule
+        return other
 
     def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Whole variables, in creation order, from one flat tensor per bucket."""

@@ -9,6 +9,7 @@ workers, applies it once, and hands every worker a token.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,12 @@ class ServedTables:
                         for shape in rule.slots(own.shape)
                     ]
                 )
+
+    def ruled_by(self, rule: UpdateRule) -> ServedTables:
+        """The same rows and slots, changed by another rule with such slots."""
+        other = copy(self)
+        other._rule = rule
+        return other
 
     @property
     def _servers(self) -> range:

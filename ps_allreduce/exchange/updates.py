@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import tensorflow as tf
 
@@ -208,6 +209,48 @@ class AdamRule(UpdateRule):
         rate = self.learning_rate * tf.sqrt(1.0 - self.beta_2**step) / (1.0 - self.beta_1**step)
         change = rate * mean / (tf.sqrt(variance) + self.epsilon)
         return tf.raw_ops.ResourceScatterSub(resource=variable, indices=rows, updates=change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmedUp(UpdateRule):
+    """A rule whose learning rate grows by equal parts from zero, over so many updates.
+
+    The last slot counts updates.  Momentum takes its whole sum at the present rate, where Keras
+    takes each gradient in it at the rate of its own step.
+    """
+
+    rule: UpdateRule
+    num_updates: int
+
+    @property
+    def first_slot_value(self) -> float:
+        """That of the rule, also of the count."""
+        return self.rule.first_slot_value
+
+    def slots(self, shape: Shape) -> tuple[Shape, ...]:
+        """Those of the rule, and the count."""
+        return *self.rule.slots(shape), ()
+
+    def apply(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.Tensor
+    ) -> tf.Operation:
+        """Count the update, then do as the rule."""
+        *own, count = slots
+        return self._at(_counted(count, gradient)).apply(variable, own, gradient)
+
+    def apply_rows(
+        self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
+    ) -> tf.Operation:
+        """The same of rows."""
+        *own, count = slots
+        return self._at(_counted(count, gradient.values)).apply_rows(variable, own, gradient)
+
+    def _at(self, count: tf.Tensor) -> UpdateRule:
+        """The rule with its rate at an update."""
+        rule: Any = self.rule
+        share = tf.minimum(1.0, (count - self.first_slot_value) / self.num_updates)
+        warm: UpdateRule = replace(rule, learning_rate=rule.learning_rate * share)
+        return warm
 
 
 def _counted(steps: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:

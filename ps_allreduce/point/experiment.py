@@ -18,6 +18,7 @@ from ps_allreduce.point.measurement import (
     RecordingComparison,
 )
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.optimizers import RateSchedule
 from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
@@ -64,6 +65,11 @@ class Experiment:
             raise UserError(
                 f"{self.strategy.kind} is plain TensorFlow, of which only training is measured: "
                 "leave --evaluation-batches out."
+            )
+        if self.strategy.as_shipped and self.workload.schedule != RateSchedule():
+            raise UserError(
+                f"{self.strategy.kind} is plain TensorFlow, which knows no schedule: leave "
+                "--linear-scaling and --rate-warmup-steps out."
             )
         if self.learning is not None and not getattr(self.workload.model, "learning", None):
             raise UserError(

@@ -31,10 +31,12 @@ class Evaluation(Columns):
     Attributes:
         batches: of all workers together, each as large as a worker's batch of training.
         mode: who takes them.
+        gradient_norm: the backward pass is made too.
     """
 
     batches: int = field(metadata=column("evaluation_batches"))
     mode: EvaluationMode = field(default=EvaluationMode.DISTRIBUTED, metadata=column("evaluation"))
+    gradient_norm: bool = field(default=False, metadata={**LATER, **column(None)})
 
     def __post_init__(self) -> None:
         at_least(1, evaluation_batches=self.batches)

@@ -1,6 +1,7 @@
 """How weights follow from gradients: the five rules that every strategy applies in the same way.
 
-Decides which settings make sense, with Keras' names and defaults.  Learning rates are constant.
+Decides which settings make sense, with Keras' names and defaults, and what becomes of a learning
+rate with more workers and in the first steps; else it is constant.
 The operations are those of `exchange.updates`.
 """
 
@@ -133,6 +134,23 @@ class AdamW(Rule):
 
 
 Optimizer = Sgd | Momentum | Adagrad | Adam | AdamW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateSchedule(Columns):
+    """What becomes of a learning rate (Goyal et al., "Accurate, Large Minibatch SGD", 2017).
+
+    Attributes:
+        linear_scaling: it is taken times the workers whose mean gradient an update applies: not
+            where each one's is applied on its own.
+        rate_warmup_steps: of every worker, in which it grows by equal parts from zero.
+    """
+
+    linear_scaling: bool = False
+    rate_warmup_steps: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(0, rate_warmup_steps=self.rate_warmup_steps)
 
 
 def optimizer_text(optimizer: Optimizer) -> str:

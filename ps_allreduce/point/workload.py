@@ -21,8 +21,8 @@ from ps_allreduce.point.models import Model
 from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel, OwnModel, Unit
 from ps_allreduce.point.models.weights import Weights
-from ps_allreduce.point.optimizers import Momentum, Optimizer
-from ps_allreduce.serialization import LATER
+from ps_allreduce.point.optimizers import Momentum, Optimizer, RateSchedule
+from ps_allreduce.serialization import LATER, changed_parts
 
 
 class Precision(StrEnum):
@@ -121,6 +121,7 @@ class Workload:
         deterministic: layers that draw random numbers compute as in inference.
         scaling: under strong scaling the workers share the batch of a single one.
         pipeline: how input files are read; other data have no such settings.
+        schedule: of the learning rate.
     """
 
     model: Model = field(default_factory=ImageModel)
@@ -135,6 +136,7 @@ class Workload:
     deterministic: bool = field(default=False, metadata=LATER)
     scaling: Scaling = field(default=Scaling.WEAK, metadata=LATER)
     pipeline: Pipeline = field(default=Pipeline(), metadata=LATER)
+    schedule: RateSchedule = field(default=RateSchedule(), metadata=LATER)
 
     def __post_init__(self) -> None:
         at_least(1, batch_per_worker=self.batch_per_worker, accumulation=self.accumulation)
@@ -272,6 +274,7 @@ class Workload:
             "input_place": self.data.place if isinstance(self.data, InputFiles) else None,
             **(self.pipeline.columns() if isinstance(self.data, InputFiles) else {}),
             **self.optimizer.columns(),
+            **self.schedule.columns(),
             "batch_per_worker": self.batch_per_worker,
             "scaling": self.scaling.value,
             "accumulation": self.accumulation,
@@ -298,7 +301,7 @@ class Workload:
             parts.append(f"{self.emulated.forward_s + self.emulated.backward_s:.3g} s of compute")
         if self.precision is not Precision.FLOAT32:
             parts.append(str(self.precision))
-        return [*parts, *self.pipeline.title_parts()]
+        return [*parts, *self.pipeline.title_parts(), *changed_parts(self.schedule)]
 
 
 def _factors_text(factors: Sequence[float]) -> str | None:

@@ -25,6 +25,8 @@ class EvaluationTable:
         loss: mean over the examples of the batch [n].
         accuracy: share of the targets that the model tells; not a number where targets are no
             classes [n].
+        gradient_norm: of the loss, over all trainable variables; not a number where the evaluation
+            does not ask for it [n].
         begin: the batch before was evaluated, or the first one was asked for [n].
         input: the examples and the parameters were on the worker [n].
         end: the loss was there [n].
@@ -34,6 +36,7 @@ class EvaluationTable:
     worker: Integers
     loss: Floats
     accuracy: Floats
+    gradient_norm: Floats
     begin: Floats
     input: Floats
     end: Floats
@@ -49,17 +52,18 @@ class EvaluationTable:
     @classmethod
     def empty(cls) -> EvaluationTable:
         """Nothing was evaluated."""
-        return cls.of_rows(np.zeros((0, 6)))
+        return cls.of_rows(np.zeros((0, 7)))
 
     @classmethod
     def of_rows(cls, rows: Floats, number: int = 0) -> EvaluationTable:
-        """Rows [n, 6] of one evaluation, in the order of the columns above."""
-        worker, loss, accuracy, begin, ready, end = rows.T
+        """Rows [n, 7] of one evaluation, in the order of the columns above."""
+        worker, loss, accuracy, norm, begin, ready, end = rows.T
         return cls(
             number=np.full(len(rows), number, np.int64),
             worker=worker.astype(np.int64),
             loss=loss,
             accuracy=accuracy,
+            gradient_norm=norm,
             begin=begin,
             input=ready,
             end=end,
@@ -72,9 +76,13 @@ class EvaluationTable:
             **{each.name: getattr(self, each.name)[own] for each in fields(self)}
         )
 
-    def means(self) -> tuple[float, float]:
-        """Loss and accuracy over all batches."""
-        return float(self.loss.mean()), float(self.accuracy.mean())
+    def means(self) -> tuple[float, float, float]:
+        """Loss, accuracy and norm of the gradient over all batches."""
+        return (
+            float(self.loss.mean()),
+            float(self.accuracy.mean()),
+            float(self.gradient_norm.mean()),
+        )
 
     def shifted(self, offsets: Sequence[float]) -> EvaluationTable:
         """All moments on one clock; worker i's clock is `offsets[i]` seconds ahead of it."""

@@ -25,6 +25,7 @@ class LearningCurve:
         seconds: of training, without evaluations; 0 at the first evaluation, before which every
             worker makes a step.
         loss, accuracy: of the held-out examples; accuracies are left out where there are none.
+        gradient_norm: of a batch of them, the mean over all; empty where nobody asked for it.
         target_s, target_examples: at which the target was reached, between two evaluations by the
             straight line between them; None where it was not.
         staleness: how many updates found 0, 1, 2 ... updates of others between the values that
@@ -35,6 +36,7 @@ class LearningCurve:
     seconds: tuple[float, ...]
     loss: tuple[float, ...]
     accuracy: tuple[float, ...] = ()
+    gradient_norm: tuple[float, ...] = ()
     target_s: float | None = None
     target_examples: float | None = None
     staleness: tuple[int, ...] = ()
@@ -93,19 +95,25 @@ def learned(
     made = np.cumsum(np.bincount(stretches.number, minlength=len(stretches.ends)))
     examples = made * experiment.of_each.examples_per_step
     scores = [evaluated.of(number).means() for number in range(len(stretches.ends))]
-    loss, accuracy = np.asarray(scores).T
+    loss, accuracy, norm = np.asarray(scores).T
     kept = np.isfinite(loss)
     at = reached(learning, loss[kept], accuracy[kept])
     curve = LearningCurve(
         examples=tuple(examples[kept].tolist()),
         seconds=tuple(stretches.seconds[kept].tolist()),
         loss=tuple(loss[kept].tolist()),
-        accuracy=tuple(accuracy[kept].tolist()) if np.isfinite(accuracy[kept]).all() else (),
+        accuracy=_known(accuracy[kept]),
+        gradient_norm=_known(norm[kept]),
         target_s=_between(stretches.seconds[kept], at),
         target_examples=_between(examples[kept], at),
         staleness=_counts(experiment, steps),
     )
     return steps.on_clock(stretches.ahead), curve
+
+
+def _known(values: Floats) -> tuple[float, ...]:
+    """Nothing where one is not known."""
+    return tuple(values.tolist()) if np.isfinite(values).all() else ()
 
 
 def _between(values: Floats, at: float | None) -> float | None:
@@ -114,9 +122,13 @@ def _between(values: Floats, at: float | None) -> float | None:
 
 
 def _counts(experiment: Experiment, steps: StepTable) -> tuple[int, ...]:
-    if experiment.strategy.synchronous or not experiment.strategy.uses_servers:
+    strategy = experiment.strategy
+    if strategy.synchronous or not strategy.uses_servers:
         return ()
-    return tuple(np.bincount(staleness_of(steps)).tolist())
+    met = steps.step < (strategy.columns().get("synchronous_steps") or 0)
+    stale = np.zeros(len(steps), np.int64)
+    stale[~met] = staleness_of(steps.select(~met))
+    return tuple(np.bincount(stale).tolist())
 
 
 def reached(learning: Learning, loss: Floats, accuracy: Floats) -> float | None:

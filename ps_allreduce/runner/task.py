@@ -194,7 +194,8 @@ def _scores(rows: Rows) -> tuple[float, float]:
     """Mean loss and accuracy; where other workers evaluate, less than theirs."""
     if not len(rows):
         return -math.inf, -math.inf
-    return EvaluationTable.of_rows(rows).means()
+    loss, accuracy, _ = EvaluationTable.of_rows(rows).means()
+    return loss, accuracy
 
 
 def compare_recording(

@@ -28,7 +28,7 @@ from ps_allreduce.point.accelerators import CHOOSING_SHIFT, GOLDEN, ROUNDS, Jitt
 from ps_allreduce.point.measurement import Evaluation
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.workloads.inputs import WorkerIndex
-from ps_allreduce.workloads.program import Program, now_after
+from ps_allreduce.workloads.program import EvaluatedBatch, Program, now_after
 
 #: A tick carries the moment at which it was due.
 TICK = (tf.TensorSpec([], tf.float64),)
@@ -153,7 +153,7 @@ class EmulatedProgram(Program):
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> EvaluatedBatch:
         """Wait the forward time; nothing is learned."""
         source, accelerator = self.evaluation_iterators
         examples = source.next(iterators[0])
@@ -161,7 +161,11 @@ class EmulatedProgram(Program):
         with tf.control_dependencies([_begin([*values, *examples])]):
             (tick,) = accelerator.next(iterators[1])
         with tf.control_dependencies([tick]):
-            return tf.constant(1.0), tf.constant(math.nan), input_ready
+            loss = tf.constant(1.0)
+        unknown = tf.constant(math.nan)
+        return EvaluatedBatch(
+            loss=loss, accuracy=unknown, gradient_norm=unknown, input_ready=input_ready
+        )
 
 
 def draws(

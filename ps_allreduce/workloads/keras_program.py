@@ -8,6 +8,7 @@ embedding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.workloads.inputs import SYNTHETIC_BATCHES, make_dataset
 from ps_allreduce.workloads.lookup_check import NotingScope, only_whole
-from ps_allreduce.workloads.program import Program, now_after
+from ps_allreduce.workloads.program import EvaluatedBatch, Program, now_after
 from ps_allreduce.workloads.user_code import blaming
 
 
@@ -246,15 +247,26 @@ class RealProgram(Program):
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Loss and accuracy of one batch, with the statistics that the worker has gathered."""
+    ) -> EvaluatedBatch:
+        """One batch, with the statistics that the worker has gathered."""
         examples = self.evaluation_iterators[0].next(iterators[0])
         input_ready = now_after([*values[:1], *examples])
         batch = tf.nest.pack_sequence_as(self._structure, examples)
         found = self._look_up(batch, values, state, training=False)
+        rows = [] if found is None else [found.rows]
         told: list[tf.Tensor] = []
-        loss, _ = self._loss(batch, values, state, found, training=False, see=told.append)
-        return loss, accuracy_of(told[0], batch[1]), input_ready
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*values, *rows])
+            loss, _ = self._loss(batch, values, state, found, training=False, see=told.append)
+        norm = tf.constant(math.nan)
+        if self._evaluation is not None and self._evaluation.gradient_norm:
+            norm = tf.linalg.global_norm(self._pure.gradients(tape, loss, values, rows=rows))
+        return EvaluatedBatch(
+            loss=loss,
+            accuracy=accuracy_of(told[0], batch[1]),
+            gradient_norm=norm,
+            input_ready=input_ready,
+        )
 
     def _note(self, sentence: str) -> None:
         self.notes[sentence] = None

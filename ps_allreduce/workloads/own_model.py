@@ -110,7 +110,7 @@ def _learning_of(module: ModuleType) -> Learning | None:
     try:
         batches = stated["evaluation_batches"]
         rest = {name: stated[name] for name in stated if name != "evaluation_batches"}
-        held_out = Evaluation(batches=batches, mode=EvaluationMode.SEQUENTIAL)
+        held_out = Evaluation(batches=batches, mode=EvaluationMode.SEQUENTIAL, gradient_norm=True)
         return Learning(evaluation=held_out, **rest)
     except (TypeError, KeyError) as error:
         settings = ", ".join(each.name for each in fields(Learning) if each.name != "evaluation")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import keras
@@ -30,6 +30,21 @@ from ps_allreduce.workloads.own_dataset import DatasetExamples
 
 #: Input ready, loss ready, last gradient ready.
 MOMENTS_PER_BATCH = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedBatch:
+    """What one batch of an evaluation yields.
+
+    Attributes:
+        loss, accuracy, gradient_norm: scalars; the last two are not a number where there is none.
+        input_ready: when its input was there, float64.
+    """
+
+    loss: tf.Tensor
+    accuracy: tf.Tensor
+    gradient_norm: tf.Tensor
+    input_ready: tf.Tensor
 
 
 class Program(ABC):
@@ -170,8 +185,8 @@ class Program(ABC):
         values: Sequence[tf.Tensor],
         state: Sequence[tf.Tensor],
         iterators: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Loss and accuracy of one batch as in inference, and when its input was there.
+    ) -> EvaluatedBatch:
+        """One batch, as in inference.
 
         Args:
             iterators: handles of `evaluation_iterators`.

@@ -24,6 +24,7 @@ from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
+from ps_allreduce.exchange.updates import UpdateRule, WarmedUp
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
@@ -182,9 +183,37 @@ OPTIMIZERS: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]
 }
 
 
-def updated(optimizer: Optimizer, compiled: keras.optimizers.Optimizer) -> dict[str, float]:
+#: Learning rates grow over so many updates.
+WARMING = 4
+
+
+def warmed(rate: float) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Keras' own schedule that does the same, from its first update on."""
+    return keras.optimizers.schedules.PolynomialDecay(rate / WARMING, WARMING - 1, rate)
+
+
+#: The same where rates grow.
+WARMED: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]] = {
+    "warmed sgd": (Sgd(learning_rate=0.1), lambda: keras.optimizers.SGD(warmed(0.1))),
+    "warmed adagrad": (
+        Adagrad(learning_rate=0.01),
+        lambda: keras.optimizers.Adagrad(warmed(0.01)),
+    ),
+    "warmed adam": (Adam(epsilon=1e-3), lambda: keras.optimizers.Adam(warmed(0.001), epsilon=1e-3)),
+}
+
+
+def all_updated() -> dict[str, dict[str, float]]:
+    """Of every optimizer, with constant and with growing rates."""
+    rules = {name: (update_rule(ours), make) for name, (ours, make) in OPTIMIZERS.items()}
+    for name, (ours, make) in WARMED.items():
+        rules[name] = WarmedUp(rule=update_rule(ours), num_updates=WARMING), make
+    return {name: updated(rule, make()) for name, (rule, make) in rules.items()}
+
+
+def updated(rule: UpdateRule, compiled: keras.optimizers.Optimizer) -> dict[str, float]:
     """How far ten updates are from ten of Keras, and how far they go."""
-    rule, random = update_rule(optimizer), np.random.default_rng(1)
+    random = np.random.default_rng(1)
     start = random.normal(size=[50]).astype(np.float32)
     ours, theirs = tf.Variable(start), keras.Variable(start)
     slots = [tf.Variable(tf.fill(shape, rule.first_slot_value)) for shape in rule.slots((50,))]
@@ -246,7 +275,7 @@ def main() -> None:
             saved = data_dir / "mine.keras"
             model_kinds.dropout_and_batch_norm().save(saved)
             told["saved"] = base64.b64encode(saved.read_bytes()).decode()
-            told["updates"] = {n: updated(ours, make()) for n, (ours, make) in OPTIMIZERS.items()}
+            told["updates"] = all_updated()
             told["compiled"] = compiled_optimizers()
             told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")

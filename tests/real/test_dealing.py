@@ -1,4 +1,4 @@
-"""Asynchronous steps, several in one dispatch or with a bound on how far workers run ahead."""
+"""Asynchronous steps: several in one dispatch, with a bound, or after synchronous ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ CONSTANT = Workload(
 FAIR = replace(BRIEF, measured_steps=50)
 FAIR_STEPS = 2 * (1 + 1 + 3 + 50)
 
-DEALT = [(None, 4), (1, 1), (4, 3)]
+#: Of which an update takes the gradients of both workers, and the steps that they make beside.
+SYNCHRONOUS = 10
+SWITCHED = replace(FAIR, measured_steps=FAIR.measured_steps + SYNCHRONOUS // 2)
+
+DEALT = [(None, 4), (4, 3)]
 
 
 def _dealt(
@@ -103,6 +107,25 @@ def test_every_gradient_is_applied_exactly_once(
     for worker in range(2):
         steps = trained.steps.of_worker(worker)
         assert (steps.start[1:] >= steps.end[:-1]).all()
+
+
+def test_synchronous_steps_apply_each_mean_once_and_those_after_them_each_gradient(
+    launcher: LocalLauncher, expected: Values, tmp_path: Path
+) -> None:
+    experiment = point(
+        AsynchronousServers,
+        2,
+        workload=CONSTANT,
+        measurement=SWITCHED,
+        synchronous_steps=SYNCHRONOUS,
+    )
+    trained = train(launcher, experiment, tmp_path)
+    assert len(trained.steps) == FAIR_STEPS + SYNCHRONOUS
+    assert _same(trained.weights.final, expected)
+    first, second = (trained.steps.of_worker(worker) for worker in range(2))
+    # While they are synchronous, nobody ends a step that the other has not begun.
+    for one, other in ((first, second), (second, first)):
+        assert (one.end[:SYNCHRONOUS] > other.start[:SYNCHRONOUS]).all()
 
 
 @pytest.mark.parametrize(("staleness", "steps_per_dispatch"), [(1, 1), (5, 3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,9 +21,10 @@ from experiments.sweep.folder import NOTE
 from launchers.protocol import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.inputs.data import Digits
-from ps_allreduce.point.measurement import Evaluation, EvaluationMode
-from ps_allreduce.point.optimizers import Momentum
+from ps_allreduce.point.inputs.data import Digits, OwnDataset
+from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
+from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.optimizers import Momentum, RateSchedule, Sgd
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     STRATEGIES,
@@ -120,6 +122,42 @@ def test_whoever_evaluates_finds_the_same_in_other_time(
         # A busy machine is late, and never early.
         assert alone.seconds > 6 * 0.05 * 0.98
         assert 3 * 0.05 * 0.98 < together.seconds < alone.seconds
+
+
+def test_a_training_ends_when_it_has_learned(launcher: LocalLauncher, data_dir: Path) -> None:
+    folder = data_dir / "models" / "handwriting"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "examples" / "handwriting.py", folder)
+    evaluation = Evaluation(batches=4, mode=EvaluationMode.SEQUENTIAL, gradient_norm=True)
+    learning = Learning(
+        evaluation=evaluation, evaluation_steps=10, target_loss=1.0, most_examples=6400
+    )
+    model = OwnModel(
+        name="handwriting.py:build",
+        module="handwriting",
+        function="build",
+        digest="handwriting",
+        has_dataset=True,
+        learning=learning,
+    )
+    schedule = RateSchedule(linear_scaling=True, rate_warmup_steps=20)
+    workload = Workload(
+        model=model, data=OwnDataset(), optimizer=Sgd(learning_rate=0.1), schedule=schedule
+    )
+    own = point(
+        AsynchronousServers, 2, workload=workload, measurement=learning, synchronous_steps=11
+    )
+    run = launch(launcher, own)
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    assert run.learned is not None
+    assert run.learned.target_s is not None
+    assert run.learned.loss[-1] <= 1.0 < min(run.learned.loss[:-1])
+    assert min(run.learned.gradient_norm) > 0
+    assert run.learned.seconds[0] == 0.0
+    # Every worker has made a step before the first evaluation, and ten more before the second.
+    assert run.learned.examples[:2] == (2 * 16, 22 * 16)
+    assert run.learned.staleness[0] >= 2 * 11
+    assert sum(run.learned.staleness) * 16 == run.learned.examples[-1]
 
 
 def test_nothing_of_plain_tensorflow_is_evaluated() -> None:

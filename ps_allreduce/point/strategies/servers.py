@@ -13,7 +13,7 @@ from ps_allreduce.point.resources import Resources, Spread, workers_together
 from ps_allreduce.point.strategies.base import LookingUp, Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, Wire, transport_text
-from ps_allreduce.serialization import changed_parts
+from ps_allreduce.serialization import LATER, changed_parts
 
 #: More would only make a run's last dispatch longer than its window.
 MOST_STEPS_PER_DISPATCH = 16
@@ -76,6 +76,8 @@ class AsynchronousServers(ParameterServers):
         staleness: no worker begins a step before every other one has ended all but so many of its
             steps; None is no bound.  0 would be synchronous.
         steps_per_dispatch: a worker makes so many steps in one go.
+        synchronous_steps: the first steps of every worker, in which the mean of all gradients is
+            applied as synchronous servers do it.
     """
 
     kind: ClassVar[str] = "ps_async"
@@ -85,10 +87,12 @@ class AsynchronousServers(ParameterServers):
 
     staleness: int | None = None
     steps_per_dispatch: int = 1
+    synchronous_steps: int = field(default=0, metadata=LATER)
 
     def __post_init__(self) -> None:
         ParameterServers.__post_init__(self)
         check_steps_per_dispatch(self.steps_per_dispatch)
+        at_least(0, synchronous_steps=self.synchronous_steps)
         if self.staleness is None:
             return
         if self.staleness == 0:

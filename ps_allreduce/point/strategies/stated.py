@@ -65,6 +65,7 @@ class StrategySettings:
     host_aggregation: bool | None = setting("workers of one host send one mean gradient.")
     staleness: int | None = setting("steps that a worker may be ahead.", instead="no bound")
     steps_per_dispatch: int | None = setting("steps in one go.")
+    synchronous_steps: int | None = setting("a worker's first steps that are synchronous.")
     join_rounds: bool | None = setting("wait for all workers after every round of steps.")
     collective: Collective | None = setting(
         "algorithm of the collective.", instead="ring; as shipped auto"

@@ -46,9 +46,9 @@ def test_who_evaluates_is_nothing_without_batches() -> None:
 def table() -> EvaluationTable:
     """Two workers whose clocks are a minute apart; each batch waits 1 s and computes 2 s."""
     rows = [
-        (0, 0.5, 0.2, 100, 101, 103),
-        (0, 0.3, 0.4, 103, 104, 106),
-        (1, 0.1, 0.6, 161, 162, 164),
+        (0, 0.5, 0.2, np.nan, 100, 101, 103),
+        (0, 0.3, 0.4, np.nan, 103, 104, 106),
+        (1, 0.1, 0.6, np.nan, 161, 162, 164),
     ]
     return EvaluationTable.of_rows(np.asarray(rows, float))
 
@@ -65,7 +65,7 @@ def test_an_evaluation_lasts_from_the_first_begin_to_the_last_end_on_one_clock()
 def test_an_evaluation_without_batches_or_with_an_infinite_loss_has_no_figures() -> None:
     with pytest.raises(ValueError, match="no batch"):
         evaluation_times(EvaluationTable.empty(), 32, 2)
-    lost = EvaluationTable.of_rows(np.asarray([(0, np.nan, 0, 1, 2, 3)], float))
+    lost = EvaluationTable.of_rows(np.asarray([(0, np.nan, 0, np.nan, 1, 2, 3)], float))
     with pytest.raises(ValueError, match="loss"):
         evaluation_times(lost, 32, 2)
 

@@ -40,7 +40,9 @@ def evaluations(*rows: tuple[float, float, float]) -> EvaluationTable:
     """Loss, begin and end of each."""
     return joined(
         [
-            EvaluationTable.of_rows(np.asarray([(0, loss, 1 - loss, begin, begin, end)]), number)
+            EvaluationTable.of_rows(
+                np.asarray([(0, loss, 1 - loss, 2 * loss, begin, begin, end)]), number
+            )
             for number, (loss, begin, end) in enumerate(rows)
         ]
     )
@@ -57,6 +59,7 @@ def test_the_clock_of_training_stands_still_while_it_evaluates() -> None:
     assert curve.target_s == pytest.approx(4.5)
     assert curve.target_examples == pytest.approx(8 * BATCH)
     assert curve.accuracy == pytest.approx((0.1, 0.5, 0.7))
+    assert curve.gradient_norm == pytest.approx((1.8, 1.0, 0.6))
     assert sum(curve.staleness) == len(steps)
 
 
@@ -90,6 +93,14 @@ def test_staleness_counts_the_updates_of_others_between_two_of_ones_own() -> Non
     # In the order of ends: 0, 1, 0, 0, 1, 0.
     stale = staleness_of(steps_at([1, 3, 4, 6], [2, 5]))
     assert stale.tolist() == [0, 1, 0, 1, 1, 2]
+
+
+def test_synchronous_steps_before_a_switch_are_not_stale() -> None:
+    own = make_experiment(AsynchronousServers, 2, synchronous_steps=1)
+    steps, evaluated = steps_at([1, 3, 4], [2, 5, 6]), evaluations((0.9, 2.1, 2.2), (0.5, 7, 8))
+    _, curve = learned(own, until(), steps, evaluated)
+    # Later steps end in the order 0, 0, 1, 1.
+    assert curve.staleness == (5, 0, 1)
 
 
 def test_a_target_of_both_loss_and_accuracy_is_refused() -> None:
