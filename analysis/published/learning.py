@@ -22,12 +22,30 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
+from analysis.figures.curves import curves_of
+from analysis.figures.marks import known
 from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
-from analysis.published.study import Shown, StudyFigure, StudyTable, published, texts_of
+from analysis.published.study import (
+    Shown,
+    StudyFigure,
+    StudyTable,
+    marks_from,
+    plot_panels,
+    published,
+    texts_of,
+)
 from analysis.stats.comparisons import decided
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.statistics import Ends, estimate
-from analysis.wording import NONE, capital, factor_text, number, outcome_text, with_interval
+from analysis.wording import (
+    NONE,
+    capital,
+    factor_text,
+    number,
+    outcome_text,
+    with_interval,
+    workers_text,
+)
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
@@ -80,11 +98,17 @@ class _Task:
 
     name: str
     links: str
+    workers: int
     trained: Sequence[_Trained]
 
     @property
-    def title(self) -> str:
+    def panel(self) -> str:
+        """What it shares with the same task of other numbers of workers."""
         return f"{self.name}, {self.links}" if self.links else self.name
+
+    @property
+    def title(self) -> str:
+        return f"{self.panel}, {workers_text(self.workers)}"
 
     @cached_property
     def decisions(self) -> Mapping[str, Mapping[Point, Decision]]:
@@ -112,27 +136,28 @@ def _show(cases: Sequence[Case]) -> Shown:
                 figure=_drawn(tasks),
                 data=pd.concat([_curve_data(task) for task in tasks]),
             ),
+            *_against_workers(tasks),
             *_staleness(tasks),
         ],
     )
 
 
 def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
-    found: dict[tuple[object, ...], list[_Trained]] = {}
+    found: dict[tuple[str, str, int], list[_Trained]] = {}
     for case in cases:
         for point in case.points:
             if point.experiment.learning is not None and len(point.launches):
                 key = _shared(point.experiment)
                 found.setdefault(key, []).append(_Trained(case=case, point=point))
-    for (name, links, *_), trained in found.items():
+    for (name, links, workers), trained in found.items():
         ordered = sorted(trained, key=lambda each: not _is_base(each.point.experiment))
-        yield _Task(name=str(name), links=str(links or ""), trained=ordered)
+        yield _Task(name=name, links=links, workers=workers, trained=ordered)
 
 
-def _shared(experiment: Experiment) -> tuple[object, ...]:
+def _shared(experiment: Experiment) -> tuple[str, str, int]:
     network = experiment.network
     name = experiment.workload.model.name.rpartition("/")[2].partition(".")[0]
-    return name, network and f"links of {network}", experiment.num_workers
+    return name, f"links of {network}" if network else "", experiment.num_workers
 
 
 def _is_base(experiment: Experiment) -> bool:
@@ -241,6 +266,42 @@ def _draw_curves(axes: Axes, task: _Task) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_title(task.title, loc="left")
+
+
+def _against_workers(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
+    """Where there are several numbers of workers."""
+    ticks = {float(number): str(number) for number in sorted({task.workers for task in tasks})}
+    if len(ticks) < 2:
+        return
+    rows = pd.DataFrame([_mark(task, each) for task in tasks for each in task.trained])
+    marks = marks_from(rows, rows["median"])
+    marks = marks.assign(**{name: rows[name] for name in ("ok", "planned", "failed")})
+    labels = [*dict.fromkeys(marks["label"])]
+    panels = {str(panel): curves_of(own, labels) for panel, own in marks.groupby("panel")}
+    yield StudyFigure(
+        name="target-against-workers",
+        title="Time to the target, against workers",
+        caption=TEXTS["against_workers"],
+        figure=plot_panels(panels, ticks, ("workers", "seconds to the target"), columns=1),
+        data=rows.drop(columns="launches"),
+    )
+
+
+def _mark(task: _Task, each: _Trained) -> dict[str, object]:
+    median, low, high = each.until_target()
+    seconds, launches = TIME_TO_TARGET.values(each.point), len(each.point.launches)
+    return {
+        "panel": task.panel,
+        "label": each.label,
+        "x": float(task.workers),
+        "median": median if median is not None and math.isfinite(median) else math.nan,
+        "low": known(low),
+        "high": known(high),
+        "launches": tuple(seconds),
+        "ok": len(seconds),
+        "planned": launches,
+        "failed": launches - len(seconds),
+    }
 
 
 def _staleness(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:

@@ -9,11 +9,12 @@ UNIT = "images"
 #: Every fifth image is held out.
 FOLDS = 5
 
-#: When it has learned enough, and when that took too long.
+#: When it has learned enough, and when that took too long.  Losses still fall steeply there, so
+#: that seeds differ little: by 7 % of the examples, where at 0.15 it is 20 %.
 LEARNED = {
-    "target_loss": 0.15,
-    "most_examples": 20_000,
-    "evaluation_steps": 10,
+    "target_loss": 0.3,
+    "most_examples": 12_000,
+    "evaluation_steps": 5,
     "evaluation_batches": 22,
 }
 
@@ -30,7 +31,7 @@ def build():
         ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.SGD(0.2), loss=loss)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss=loss)
     return model
 
 

@@ -15,12 +15,13 @@ PEOPLE, ITEMS, WIDTH = 1000, 500, 32
 #: Examples of training; those after them are held out.
 TRAINED, HELD_OUT = 100_000, 4096
 
-#: When it has learned enough, and when that took too long.
+#: When it has learned enough, and when that took too long.  A worker alone takes about 6,000
+#: examples with a good rate, and seeds differ by 2 %.
 LEARNED = {
-    "target_loss": 0.56,
-    "most_examples": 100_000,
-    "evaluation_steps": 40,
-    "evaluation_batches": 128,
+    "target_loss": 0.64,
+    "most_examples": 25_000,
+    "evaluation_steps": 10,
+    "evaluation_batches": 64,
 }
 
 
@@ -32,7 +33,7 @@ def build():
     hidden = layers.Dense(32, activation="relu")(layers.Concatenate()([who, what]))
     model = keras.Model(pair, layers.Dense(2)(hidden))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.Adagrad(0.2), loss=loss)
+    model.compile(optimizer=keras.optimizers.Adagrad(0.1), loss=loss)
     return model
 
 

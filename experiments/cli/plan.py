@@ -152,7 +152,7 @@ def _scopes(
         settings=request.settings,
         describe=describe,
         choices=choices,
-        brief=_is_brief(request),
+        brief=is_brief(request),
         num_ps_hosts=capacity.num_ps_hosts,
         host_cores=capacity.shared_cores or capacity.cores_per_host,
         exchange=request.exchange,
@@ -170,7 +170,8 @@ def _in_chosen_batch(workload: Workload, choices: Choices) -> Workload:
     return workload if batch is None else replace(workload, batch_per_worker=batch)
 
 
-def _is_brief(request: StudyRequest) -> bool:
+def is_brief(request: StudyRequest) -> bool:
+    """Whether a study takes the fewest points."""
     return request.study.has_brief and request.sweep.profile.name == QUICK
 
 
@@ -183,7 +184,7 @@ def scale_of(
         "numbers of workers",
         tuple[int, ...],
         lambda: default_workers(
-            profile, spread, capacity, request.settings, brief=_is_brief(request)
+            profile, spread, capacity, request.settings, brief=is_brief(request)
         ),
     )
     cores = request.sweep.cores_per_worker

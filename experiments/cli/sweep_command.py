@@ -17,13 +17,20 @@ from rich.console import Console
 from experiments import surroundings
 from experiments.cli.links import FirstLook, tell_exchange
 from experiments.cli.pilot import Pilot
-from experiments.cli.plan import as_piloted, check_budget, plan_sweep
+from experiments.cli.plan import as_piloted, check_budget, is_brief, plan_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.cli.settle import settled
 from experiments.studies.defaults import OwnTraining
-from experiments.sweep.definition import Choices, own_digests, read_choices
+from experiments.sweep.definition import Choices, own_digests, read_choices, save_definition
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
-from experiments.sweep.history import Counts, History, Standing, of_software, read_history
+from experiments.sweep.history import (
+    Counts,
+    History,
+    Standing,
+    kept_records,
+    of_software,
+    read_history,
+)
 from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
 from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace
@@ -102,7 +109,20 @@ def _run_here(request: StudyRequest, place: Workplace, console: Console) -> int:
         _tell(history, standing, console)
         return 0
     result = execute(sweep, runs, place, choices, retry_failed=again, begun=begun)
-    return _conclude(result, console)
+    status = _conclude(result, console)
+    if status or not _goes_on(request, place, choices, sweep):
+        return status
+    save_definition(sweep, choices, place.sweep_dir)
+    return _run_here(request, place, console)
+
+
+def _goes_on(request: StudyRequest, place: Workplace, choices: Choices, sweep: Sweep) -> bool:
+    """Whether the study has more points now that these are launched."""
+    decide = request.study.goes_on
+    if decide is None or is_brief(request):
+        return False
+    made = frozenset(point.experiment_id for point in sweep.points)
+    return decide(kept_records(place.sweep_dir, place.block, made), choices)
 
 
 #: A sweep, and those of its runs that are to be made on these hosts.

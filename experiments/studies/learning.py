@@ -1,17 +1,22 @@
 """What learns first: seconds until a loss on held-out examples, by strategy.
 
 Axes: the task (images, text, embeddings: docs/examples), the strategy (synchronous servers, with
-gradients in 16 bits and with two batches a step; asynchronous servers, and with a bound on the
-staleness; all-reduce), links (equal ones, and one host of which is four times as slow), and seeds.
+gradients in 16 bits and with two batches a step; asynchronous servers, with a bound on the
+staleness, and synchronous at first; all-reduce), links (one host of which is four times as slow,
+and equal ones, there without these variants), and seeds.  The profile standard also has fewer
+workers.
 
-Method: four workers and four servers on four hosts.  A seed decides initial weights and the order
-of examples, and is the same for all strategies.  A search first trains every strategy with three
-learning rates, one seed each, and the rate that reaches the target first is taken.  Targets and
-bounds are fixed in the modules of the tasks, seeds in this one.  Every run is evaluated on the same
-held-out examples again and again, off its clock.  Where the target was reached between two
-evaluations, the straight line between them tells when.
+Method: four workers on four hosts, and servers on all of these but the slow one.  A seed decides
+initial weights and the order of examples, and is the same for all strategies.  A search first
+trains every strategy with three learning rates, one seed each, and the rate that reaches the target
+first is taken; where an update is the mean of all workers, these rates are taken times the workers
+(linear scaling).  Targets and bounds are fixed in the modules of the tasks.  There are five seeds;
+in the profile standard more, up to twelve, if by the spread of the first three a difference of 20 %
+would not be decided.  Every run is evaluated on the same held-out examples again and again, off its
+clock.  Where the target was reached between two evaluations, the straight line between them tells
+when.
 
-Cost: for each task 18 launches of the search and 60 others, about 12 minutes on two cores.
+Cost: for each task 21 launches of the search and 50 others, about 15 minutes on two cores.
 
 It should show whether what asynchronous servers gain in steps per second outweighs what staleness
 costs in examples, and on which links.
@@ -19,37 +24,49 @@ costs in examples, and on which links.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
+from analysis.planning.seeds import LEAST, seconds_of, seeds_wanted, spread_of
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, Study
-from experiments.sweep.sweep import QUICK, Profile
+from experiments.sweep.definition import Choices
+from experiments.sweep.sweep import QUICK, STANDARD, Profile
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.records import RunRecord
 
-#: Of initial weights and the order of examples; another one is that of the search.
-SEEDS = (1, 2, 3, 4, 5)
+#: Of the search; those that are compared count from 1.
 SEARCHED_SEED = 101
 
 #: Learning rates of the search, times that of the model.
 RATES = (0.5, 1.0, 2.0)
 
-#: Of a model: six strategies, on two kinds of links.
-LAUNCHES = 6 * (len(RATES) + 2 * len(SEEDS))
+#: Of a model: seven strategies, three of them also on equal links.
+LAUNCHES = 7 * len(RATES) + (7 + 3) * LEAST
 
 #: Bits per second of links, and of that of the last host where one is slow.
 LINKS, SLOW_LINK = 100e6, 25e6
 
 STALENESS = 2
 BATCHES_A_STEP = 2
+
+#: Share of the steps that a training may make, after which it is asynchronous.
+SWITCHED_AFTER = 0.1
 
 #: A text, images, and embeddings; each states its target and its bound.
 MODELS = tuple(
@@ -59,12 +76,33 @@ MODELS = tuple(
 
 def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
+        plain = {point.strategy for point in _plain(scope, workload)}
         tuned = [point for point in scope.tuned if point.workload.model == workload.model]
-        for point in tuned or _strategies(scope, workload):
-            for network in _networks(scope):
-                for seed in SEEDS:
-                    seeded = replace(point.workload, seed=seed)
+        for point in tuned or _all(scope, workload):
+            is_plain = point.strategy in plain and point.workload.accumulation == 1
+            for network in _networks(scope)[0 if is_plain else -1 :]:
+                for seed in range(_seeds(scope, workload)):
+                    seeded = replace(point.workload, seed=1 + seed)
                     yield replace(point, workload=seeded, network=network)
+
+
+def _seeds(scope: Scope, workload: Workload) -> int:
+    return scope.choices.answer(_question(workload), int) or LEAST
+
+
+def _question(workload: Workload) -> str:
+    return f"seeds of {workload.model.name}"
+
+
+def _goes_on(records: Sequence[RunRecord], choices: Choices) -> bool:
+    """Decide once how many seeds each model takes, and whether that is more than were made."""
+    wanted = [LEAST]
+    for model in dict.fromkeys(record.experiment.workload.model for record in records):
+        own = [each for each in records if each.experiment.workload.model == model]
+        question, spread = _question(own[0].experiment.workload), spread_of(seconds_of(own))
+        if spread is not None and choices.answer(question, int) is None:
+            wanted.append(choices.decide(question, int, partial(seeds_wanted, spread)))
+    return max(wanted) > LEAST
 
 
 def _networks(scope: Scope) -> list[EmulatedNetwork | None]:
@@ -79,7 +117,7 @@ def _networks(scope: Scope) -> list[EmulatedNetwork | None]:
 def _searched(scope: Scope) -> Iterator[Experiment]:
     """Every strategy with every learning rate, on links one of which is slow."""
     for workload in scope.workloads:
-        for point in _strategies(scope, workload):
+        for point in _all(scope, workload):
             for factor in RATES:
                 optimizer = point.workload.optimizer
                 rate = optimizer.learning_rate * factor
@@ -91,20 +129,55 @@ def _searched(scope: Scope) -> Iterator[Experiment]:
                 yield replace(point, workload=changed, network=_networks(scope)[-1])
 
 
-def _strategies(scope: Scope, workload: Workload) -> Iterator[Experiment]:
-    workers = scope.scale.workers[-1]
-    served = scope.of_servers(workload, scope.servers_for(workers), Policy.PARTITIONED)
+def _all(scope: Scope, workload: Workload) -> list[Experiment]:
+    """With rates that fit the examples of an update: else a search would have to reach further."""
+    scaled = replace(workload, schedule=replace(workload.schedule, linear_scaling=True))
+    return [*_plain(scope, scaled), *_variants(scope, scaled)]
+
+
+def _sizes(scope: Scope) -> tuple[int, ...]:
+    """Briefly, the most workers."""
+    several = tuple(number for number in scope.scale.workers if number > 1)
+    return several[-1 if scope.brief else 0 :] or scope.scale.workers[-1:]
+
+
+def _plain(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    for workers in _sizes(scope):
+        for kind in (SynchronousServers, AsynchronousServers):
+            yield _learning(scope, workload, kind, workers)
+        reduced = scope.point(workload, AllReduce, workers)
+        yield replace(reduced, measurement=_learning_of(workload))
+
+
+def _variants(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    learning = _learning_of(workload)
     twice = replace(workload, accumulation=BATCHES_A_STEP)
-    short = replace(served, gradients=WireType.FLOAT16)
-    for point in (
-        scope.point(workload, SynchronousServers, workers, served),
-        scope.point(workload, SynchronousServers, workers, short),
-        scope.point(twice, SynchronousServers, workers, served),
-        scope.point(workload, AsynchronousServers, workers, served),
-        scope.point(workload, AsynchronousServers, workers, replace(served, staleness=STALENESS)),
-        scope.point(workload, AllReduce, workers),
-    ):
-        yield replace(point, measurement=_learning_of(workload))
+    for workers in _sizes(scope):
+        steps = learning.most_examples // (workers * workload.batch_per_worker)
+        switched = max(1, round(SWITCHED_AFTER * steps))
+        for load, kind, stated in (
+            (workload, SynchronousServers, StrategySettings(gradients=WireType.FLOAT16)),
+            (twice, SynchronousServers, StrategySettings()),
+            (workload, AsynchronousServers, StrategySettings(staleness=STALENESS)),
+            (workload, AsynchronousServers, StrategySettings(synchronous_steps=switched)),
+        ):
+            yield _learning(scope, load, kind, workers, stated)
+
+
+def _learning(
+    scope: Scope,
+    workload: Workload,
+    kind: type[AnyStrategy],
+    workers: int,
+    stated: StrategySettings | None = None,
+) -> Experiment:
+    """A point with servers."""
+    # None on the last host, whose link may be slow: a server there would slow down all workers.
+    servers = scope.settings.num_ps or max(1, workers - 1)
+    served = scope.of_servers(workload, servers, Policy.PARTITIONED)
+    settings = served.changed_by(stated or StrategySettings())
+    point = scope.point(workload, kind, workers, settings)
+    return replace(point, measurement=_learning_of(workload))
 
 
 def _learning_of(workload: Workload) -> Learning:
@@ -119,19 +192,22 @@ def _learning_of(workload: Workload) -> Learning:
 
 def _contest(point: Experiment) -> Iterator[tuple[str, ...]]:
     """All rates of a strategy and a task."""
-    yield point.workload.model.name, *_told(point)
-
-
-def _told(point: Experiment) -> tuple[str, ...]:
-    return str(point.strategy), *point.strategy.title_parts(), str(point.workload.accumulation)
+    load = point.workload
+    told = (str(point.strategy), *point.strategy.title_parts(), str(load.accumulation))
+    yield load.model.name, str(point.num_workers), *told
 
 
 STUDY = Study(
     about=__doc__,
     points=_points,
-    profiles={QUICK: Profile(name=QUICK, repetitions=1, deadline_s=120.0)},
+    profiles={
+        QUICK: Profile(name=QUICK, repetitions=1, deadline_s=120.0),
+        STANDARD: Profile(name=STANDARD, repetitions=1, deadline_s=900.0),
+    },
     hosts=4,
     looks_first=False,
+    has_brief=True,
     models=MODELS,
     search=Search(points=_searched, contests=_contest),
+    goes_on=_goes_on,
 )

@@ -7,11 +7,12 @@ emulated accelerators of a published rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.data_sets.sample_images import SampleImages
 from experiments.studies.scope import Scope
+from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, QUICK, STANDARD, Profile
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
@@ -20,6 +21,7 @@ from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
+from ps_allreduce.record.records import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,8 @@ class Study:
         models: of files, in the place of workloads.
         small: its form for one machine; a study that has one needs a cluster in other profiles.
         search: comes first (`Scope.tuned`), but not in the small form.
+        goes_on: decides, from the records of all points, whether there are more of them now; not
+            where it is brief.
         calibration: points that are launched first; what they teach predicts `points` before the
             first of these is launched.
     """
@@ -102,6 +106,7 @@ class Study:
     models: tuple[str, ...] = ()
     small: SmallForm | None = None
     search: Search | None = None
+    goes_on: Callable[[Sequence[RunRecord], Choices], bool] | None = None
     calibration: Callable[[Scope], Iterable[Experiment]] | None = None
 
 

@@ -14,11 +14,15 @@ from analysis.predict.calibration import usable
 from analysis.predict.calibration_file import SHIPPED, CalibrationFile, read_calibration
 from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
-from analysis.wording import count_text, number, with_interval
+from analysis.stats.decision import Outcome
+from analysis.stats.sooner import Sooner, learned_cases, reached_sooner
+from analysis.wording import count_text, factor_text, number, outcome_text, with_interval
 from experiments.studies.learning import LAUNCHES
+from experiments.sweep.sweep import OVERHEAD_S
 from experiments.tuning.outcome import options_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.layout import num_hosts
+from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.record.records import RunRecord
 
 #: Settings behind the best one that are told, and asynchronous ones.
@@ -56,7 +60,9 @@ def told_advice(
     if where.is_dir():
         known = known_tellers(_of_model(usable(newest_launches(where)), model))
         advice = advise(known, hosts, bits_per_s, prices)
-        return [*_lines(advice, hosts, prices), *_to_measure(advice)]
+        name = advice.best.experiment.workload.model.name
+        learned = list(reached_sooner(learned_cases(where), name, hosts))
+        return [*_lines(advice, hosts, prices, learned), *_to_measure(advice)]
     made = _kept(where)
     _check_model(model, [each.largest.workload.model.name for each in made.settings])
     told = _lines(advise(made.settings, hosts, bits_per_s, prices), hosts, prices)
@@ -91,7 +97,9 @@ def _check_model(model: str | None, names: Sequence[str]) -> str:
     return model
 
 
-def _lines(advice: Recommendation, hosts: int, prices: Prices | None) -> Iterator[str]:
+def _lines(
+    advice: Recommendation, hosts: int, prices: Prices | None, learned: Sequence[Sooner] = ()
+) -> Iterator[str]:
     best = advice.best
     yield f"Best on {count_text(hosts, 'host')}: {_told(best, prices)}."
     yield from (f"  {_behind(best, each, prices)}" for each in advice.ranked[1 : 1 + _SHOWN])
@@ -110,11 +118,9 @@ def _lines(advice: Recommendation, hosts: int, prices: Prices | None) -> Iterato
         yield f"Would help: {', '.join(told)}."
     for other in advice.asynchronous[:_SHOWN]:
         yield f"Asynchronous, so of another kind: {_told(other, prices)}."
-    if advice.asynchronous:
-        yield (
-            "None of these is advised without its time to a loss: make study NAME=learning "
-            f"MODEL=mine.py:build measures it in {LAUNCHES} launches."
-        )
+    yield from map(_advised, learned)
+    if advice.asynchronous and not learned:
+        yield f"None of these is advised without its time to a loss: {_effort(best)}."
     if best.experiment.network is not None and best.limit == "processors":
         yield (
             "Emulated hosts share one machine's processors, which limit here: hosts of your own "
@@ -123,6 +129,33 @@ def _lines(advice: Recommendation, hosts: int, prices: Prices | None) -> Iterato
     if best.unknown:
         yield f"Not known or assumed, which widens intervals: {'; '.join(best.unknown)}."
     yield f"Weighed: {count_text(advice.weighed, 'cluster')}."
+
+
+def _advised(each: Sooner) -> str:
+    """What trainings that learned say of an asynchronous setting."""
+    setting, rival = (point.experiment.title for point in (each.asynchronous, each.synchronous))
+    ratio = factor_text(each.decision) if each.decision.low else "an unknown multiple"
+    if each.decision.outcome is Outcome.FASTER:
+        return f"Advised where a loss counts: {setting} reached it {ratio} sooner than {rival}."
+    return (
+        f"Not advised: the seconds to a loss of {rival} are {ratio} of those of {setting} "
+        f"({outcome_text(each.decision)})."
+    )
+
+
+def _effort(best: Prediction) -> str:
+    """What measuring times to a loss takes, at most, at the rate of the best setting."""
+    model = best.experiment.workload.model
+    if not isinstance(model, OwnModel) or model.learning is None:
+        return (
+            f"make study NAME=learning MODEL=mine.py:build measures it in {LAUNCHES} launches, of "
+            "a model whose module states LEARNED (docs/own_model.md)"
+        )
+    minutes = LAUNCHES * (OVERHEAD_S + model.learning.most_examples / best.expected) / 60
+    return (
+        f"make study NAME=learning MODEL={model.name} measures it in {LAUNCHES} launches, in "
+        f"{minutes:.0f} minutes at most at this rate"
+    )
 
 
 def _to_measure(advice: Recommendation) -> Iterator[str]:

@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import numpy as np
 
+from analysis.data.metric import TIME_TO_TARGET
 from analysis.published.learning import LEARNING
-from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.inputs.data import OwnDataset
-from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
-from ps_allreduce.point.strategies import AnyStrategy, AsynchronousServers, SynchronousServers
-from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.learned import LearningCurve
-from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import cases_of, run
-from tests.fakes import OWN, make_experiment
-
-UNTIL = Learning(
-    evaluation=Evaluation(batches=2, mode=EvaluationMode.SEQUENTIAL),
-    evaluation_steps=10,
-    target_loss=0.5,
-    most_examples=1000,
-)
-
-
-def trained(
-    strategy: type[AnyStrategy], seconds: Sequence[float | None], rate: float
-) -> list[RunRecord]:
-    """A run for each seed, that reached the target after some seconds or never."""
-    return [run_of(strategy, seed, reached, rate) for seed, reached in enumerate(seconds, 1)]
-
-
-def run_of(strategy: type[AnyStrategy], seed: int, seconds: float | None, rate: float) -> RunRecord:
-    workload = Workload(model=replace(OWN, learning=UNTIL), data=OwnDataset(), seed=seed)
-    own: Experiment = make_experiment(strategy, 2, workload=workload, measurement=UNTIL)
-    last = seconds or 30.0
-    curve = LearningCurve(
-        examples=(32, 1000),
-        seconds=(0.0, last),
-        loss=(2.0, 0.5 if seconds else 0.9),
-        accuracy=(0.1, 0.8),
-        target_s=seconds,
-        target_examples=None if seconds is None else rate * seconds,
-        staleness=() if strategy.synchronous else (1, 6, 3),
-    )
-    return run(own, rate * (1 + seed / 1000), seed, learned=curve)
+from analysis.stats.decision import Contest, Outcome, decide
+from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
+from tests.analysis.builders import case_of, cases_of
+from tests.analysis.learners import trained
 
 
 def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers() -> None:
@@ -78,3 +43,28 @@ def test_a_training_that_never_reaches_the_target_widens_the_interval_and_leaves
     _, asynchronous = shown.tables[0].rows.to_dict("records")
     assert asynchronous["reached"] == "3/5"
     assert asynchronous["s to target"] == "13.2 [12, inf]"
+
+
+def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_numbers() -> None:
+    shown = LEARNING.show(
+        cases_of(
+            trained(SynchronousServers, [20.0, 22.0, 21.0], 50.0),
+            trained(SynchronousServers, [10.0, 11.0, None], 100.0, workers=4),
+        )
+    )
+    (figure,) = [each for each in shown.figures if each.name == "target-against-workers"]
+    told = figure.data[["x", "median", "ok", "planned"]]
+    assert told.to_numpy().tolist() == [[2, 21, 3, 3], [4, 11, 2, 3]]
+
+
+def test_a_strategy_against_itself_is_called_different_in_at_most_5_percent() -> None:
+    draw = np.random.default_rng(0)
+    stored = 10 * np.exp(0.3 * draw.standard_normal(40))
+    (point,) = case_of(trained(AsynchronousServers, stored.tolist(), 140.0)).points
+    gains, wrong, times = TIME_TO_TARGET.gains(point), 0, 1000
+    for _ in range(times):
+        picked = draw.permutation(gains)[:10]
+        first, second = (gains.iloc[:5].mask(gains > 0, half) for half in (picked[:5], picked[5:]))
+        (decision,) = decide([Contest.of([first], [second])])
+        wrong += decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
+    assert 0 < wrong / times <= 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,16 @@ from analysis.predict.predictions import Question, Teller, asked
 from analysis.predict.published_clusters import published_tellers
 from experiments.__main__ import main
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.layout import is_apart, num_hosts
 from ps_allreduce.point.placement import Shard
-from ps_allreduce.point.resources import LayoutKind
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import PlacementUsed
 from tests.analysis.builders import save_all
+from tests.analysis.learners import MODEL, trained
 from tests.analysis.predict.simulated import RATE, SIZE, launch, point, sweep
 
 DEDICATED = LayoutKind.DEDICATED
@@ -116,7 +120,7 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Best on 8 hosts: " in shown
     assert "behind" in shown
     assert "Asynchronous, so of another kind" in shown
-    assert "in 78 launches" in shown
+    assert "in 71 launches" in shown
     assert "per thousand images" not in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
@@ -157,3 +161,35 @@ def test_published_rates_are_learned_and_clusters_are_weighed_quickly() -> None:
     weighed = advise((served, ring), 512).weighed
     # 100,000 take under 10 s where nothing else runs (docs/prediction.md).
     assert (process_time() - before) / weighed < 2e-4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ([5.0, 5.5, 5.2], "Advised where a loss counts: ps_async"),
+        ([9.0, 12.0, 10.0], "Not advised: the seconds to a loss of ps_sync"),
+    ],
+)
+def test_an_asynchronous_setting_is_advised_by_its_measured_time_to_a_loss(
+    launches: list[RunRecord],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    seconds: list[float],
+    said: str,
+) -> None:
+    model = replace(MODEL, name=launches[0].experiment.workload.model.name)
+    alike: dict[str, Any] = {
+        "workload": Workload(model=model, data=OwnDataset()),
+        "spread": Spread(),
+        "rate": 100.0,
+    }
+    save_all(tmp_path / "made", launches)
+    save_all(
+        tmp_path / "learned",
+        trained(SynchronousServers, [10.0, 10.5, 10.2], **alike),
+        trained(AsynchronousServers, seconds, **alike),
+    )
+    assert main(["advise", str(tmp_path), "--hosts", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert "without its time to a loss" not in shown
