@@ -81,7 +81,8 @@ def _kept(where: Path) -> CalibrationFile:
 
 
 def _of_model(launches: Sequence[RunRecord], model: str | None) -> list[RunRecord]:
-    """Those of one model."""
+    """Those of one model; trainings that learn tell of rates only between evaluations."""
+    launches = [each for each in launches if each.experiment.learning is None]
     names = [each.experiment.workload.model.name for each in launches]
     wanted = _check_model(model, names)
     return [each for each, name in zip(launches, names, strict=True) if name == wanted]

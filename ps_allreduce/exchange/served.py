@@ -28,6 +28,7 @@ class ServedVariables:
         buckets: in the order in which they are sent.
         variables: one per bucket.
         shapes: of the whole variables.
+        rule: what changes them.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class ServedVariables:
         values: Sequence[Array],
     ) -> None:
         """Create buckets and slots; `values` are whole variables in creation order."""
-        self._parts, self._rule = parts, rule
+        self._parts, self.rule = parts, rule
         self.shapes = [value.shape for value in values]
         order = sorted({part.variable for part in parts})
         #: For every variable, its parts by their positions.
@@ -66,7 +67,7 @@ class ServedVariables:
     def ruled_by(self, rule: UpdateRule) -> ServedVariables:
         """The same buckets and slots, changed by another rule with such slots."""
         other = copy(self)
-        other._rule = rule
+        other.rule = rule
         return other
 
     def assemble(self, flats: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -93,7 +94,7 @@ class ServedVariables:
     def update(self, number: int, gradient: tf.Tensor) -> tf.Operation:
         """Apply a gradient to a bucket, on the bucket's server."""
         slots = [slot.handle for slot in self._slots[number]]
-        return self._rule.apply(self.variables[number].handle, slots, gradient)
+        return self.rule.apply(self.variables[number].handle, slots, gradient)
 
     def read(self) -> list[tf.Tensor]:
         """The present value of every bucket."""

@@ -31,11 +31,12 @@ class ServedTables:
     Attributes:
         stack: which rows are where.
         variables: of each server, its rows.
+        rule: what changes them.
     """
 
     def __init__(self, stack: Stack, tables: Sequence[Array], rule: UpdateRule) -> None:
         """Create rows and slots on the servers."""
-        self.stack, self._rule = stack, rule
+        self.stack, self.rule = stack, rule
         whole = stacked(stack, tables)
         self.width = int(whole.shape[1])
         self.variables: list[Any] = []
@@ -54,7 +55,7 @@ class ServedTables:
     def ruled_by(self, rule: UpdateRule) -> ServedTables:
         """The same rows and slots, changed by another rule with such slots."""
         other = copy(self)
-        other._rule = rule
+        other.rule = rule
         return other
 
     @property
@@ -82,7 +83,7 @@ class ServedTables:
         """Change rows of a server, on it; the gradient has every row once."""
         with tf.device(server_device(server)):
             slots = [slot.handle for slot in self._slots[server]]
-            return self._rule.apply_rows(self.variables[server].handle, slots, gradient)
+            return self.rule.apply_rows(self.variables[server].handle, slots, gradient)
 
     def read_whole(self) -> list[Array]:
         """The tables, fetched to the chief."""

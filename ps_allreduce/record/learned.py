@@ -12,6 +12,7 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Learning
+from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.steps import Floats, Integers, StepTable
 
@@ -125,7 +126,8 @@ def _counts(experiment: Experiment, steps: StepTable) -> tuple[int, ...]:
     strategy = experiment.strategy
     if strategy.synchronous or not strategy.uses_servers:
         return ()
-    met = steps.step < (strategy.columns().get("synchronous_steps") or 0)
+    at_first = strategy.synchronous_steps if isinstance(strategy, AsynchronousServers) else 0
+    met = steps.step < at_first
     stale = np.zeros(len(steps), np.int64)
     stale[~met] = staleness_of(steps.select(~met))
     return tuple(np.bincount(stale).tolist())

@@ -67,4 +67,5 @@ def test_a_strategy_against_itself_is_called_different_in_at_most_5_percent() ->
         first, second = (gains.iloc[:5].mask(gains > 0, half) for half in (picked[:5], picked[5:]))
         (decision,) = decide([Contest.of([first], [second])])
         wrong += decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    assert 0 < wrong / times <= 0.05
+    # 5 %, within what chance makes of so many draws in 99 of 100 cases.
+    assert 0 < wrong / times < 0.066
