@@ -11,11 +11,12 @@ LENGTH, ALPHABET, READ = 32, 128, 200_000
 
 HELD_OUT = 0.1
 
-#: When it has learned enough, and when that took too long.
+#: When it has learned enough, and when that took too long.  A good rate takes 5,000 to 10,000
+#: examples; at twice that rate, seeds differ by a third.
 LEARNED = {
-    "target_loss": 2.2,
-    "most_examples": 40_000,
-    "evaluation_steps": 20,
+    "target_loss": 2.5,
+    "most_examples": 25_000,
+    "evaluation_steps": 10,
     "evaluation_batches": 32,
 }
 
@@ -31,7 +32,7 @@ def build():
         ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=keras.optimizers.SGD(4.0), loss=loss)
+    model.compile(optimizer=keras.optimizers.SGD(1.0), loss=loss)
     return model
 
 
