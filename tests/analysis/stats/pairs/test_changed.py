@@ -248,7 +248,7 @@ def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path
     points = [changed(ASYNC, wire=wire, staleness=bound) for bound in (7, 9)]
     page = reported(tmp_path, [run(own, 1.0) for own in points])
     assert "in_flight 1, gradients bfloat16" in page
-    assert "staleness as labelled, steps_per_dispatch 1, layout colocated" in page
+    assert "steps_per_dispatch 1, synchronous_steps 0, layout colocated" in page
 
 
 def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
