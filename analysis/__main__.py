@@ -23,11 +23,11 @@ import click
 from rich.console import Console
 
 from analysis.data.blocks import BEFOREHAND, SweepResults, analysed
+from analysis.data.case_names import file_names
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
-from analysis.figures.names import file_names
 from analysis.figures.save import save_figures
 from analysis.predict.predict_commands import (
     check_command,
@@ -189,8 +189,8 @@ def _for_each_sweep(
 def cases_of(results: SweepResults, prices: Prices | None = None) -> tuple[Case, ...]:
     """What may be compared of the block that is analysed."""
     files = results.files
-    table, planned = results.block.table, files.planned or ()
-    return make_cases(table, files.records, files.may_stop_early, prices, planned)
+    table, planned = results.block.table, files.definition.planned
+    return make_cases(table, files.records, files.definition.may_stop_early, prices, planned)
 
 
 def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
@@ -209,7 +209,9 @@ def report_sweep(results: SweepResults, cases: Sequence[Case]) -> None:
             verdict=verdict(case),
             figures=save_figures(case, folder, names[case]),
             exchanges=[
-                each for each in results.files.exchanges if each.model == case.conditions["model"]
+                each
+                for each in results.files.definition.exchanges
+                if each.model == case.conditions["model"]
             ],
             traces=save_traces(case, folder),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -109,3 +111,26 @@ def range_text(shares: pd.Series) -> str:
 def capital(text: str) -> str:
     """A sentence from words that begin small; a name such as `ps_sync` stays what it is."""
     return text if "_" in text.partition(" ")[0] else text[:1].upper() + text[1:]
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TextTable:
+    """A table of a page, or of the screen.
+
+    Attributes:
+        rows: text, under headings.
+        title: empty where the page's own says enough.
+        folded: what stands in its place until a reader opens it; empty if it is open.
+        wraps: columns of long text, with the class that says how they wrap.
+    """
+
+    rows: pd.DataFrame
+    title: str = ""
+    caption: str = ""
+    folded: str = ""
+    wraps: Mapping[str, str] = field(default_factory=dict)

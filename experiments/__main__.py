@@ -28,6 +28,7 @@ from experiments.cli.options import (
     SPREAD,
     SPREADS,
     SWEEP_SETTINGS,
+    WORKLOAD,
     sweep_options,
 )
 from experiments.cli.placement import placement
@@ -35,7 +36,6 @@ from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, Sw
 from experiments.cli.search import searched_first
 from experiments.cli.settle import settled
 from experiments.cli.sweep_command import run_study
-from experiments.cli.workload_options import WORKLOAD
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout
 from experiments.models.model_text import render_models

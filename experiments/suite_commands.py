@@ -11,9 +11,8 @@ from pathlib import Path
 
 import click
 
-from experiments.cli.options import SPREAD
+from experiments.cli.options import SPREAD, WORKLOAD
 from experiments.cli.requests import SpreadRequest
-from experiments.cli.workload_options import WORKLOAD
 from experiments.models.workload_request import WorkloadRequest
 from launchers.cli.options import LAUNCHER, BriefCommand
 from launchers.cli.types import PATH, WHOLE

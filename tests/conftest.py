@@ -58,13 +58,6 @@ def need_module_of(strategy: type[AnyStrategy]) -> None:
 
 
 @pytest.fixture
-def need_tensorflow() -> None:
-    """TensorFlow is installed."""
-    if importlib.util.find_spec("tensorflow") is None:
-        skip_or_fail("TensorFlow is not installed")
-
-
-@pytest.fixture
 def two_cores() -> None:
     """Two workers need two cores."""
     if (available := len(os.sched_getaffinity(0))) < 2:

@@ -97,7 +97,7 @@ def analysed(files: SweepFiles) -> SweepResults:
         files=files,
         block=block,
         older_blocks=tuple(_block(files, other, block) for other in others),
-        missing=tuple(key for key in files.planned or () if key not in made),
+        missing=tuple(key for key in files.definition.planned if key not in made),
     )
 
 

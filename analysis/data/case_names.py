@@ -1,19 +1,27 @@
-"""What cases, models and inputs are called on pages: as shortly as they can be told apart.
+"""What cases, models and inputs are called on pages, and what the files of a case are called.
 
-Decides which conditions of a case its name tells.  What its files are called is decided in
-`figures.names`.
+Decides which conditions of a case its name tells: on pages whatever differs between the cases of a
+sweep; in the names of files, which are short and never twice in a sweep, the fewest that set it
+apart from the others of its model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.data.columns import ASKED, CONDITIONS
+from analysis.wording import slug
 from ps_allreduce.point.models import Model
 from ps_allreduce.record.records import RunRecord
+
+if TYPE_CHECKING:
+    from analysis.data.cases import Case
 
 
 def model_names(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> list[str]:
@@ -66,3 +74,67 @@ def _telling(rivals: pd.DataFrame) -> list[str]:
     readable = [name for name in apart if name not in ("input_checksum", "port_buffer_bytes")]
     unique = (told for told in (readable, apart) if told and not text[told].duplicated().any())
     return next(unique, differing)
+
+
+#: Characters of a name, and of the digest that ends one which is longer, or not the only one.
+_LONGEST, _DIGEST = 60, 6
+
+
+def file_names(cases: Sequence[Case]) -> dict[Case, str]:
+    """What file names tell of each case of a sweep; nothing of a case that is alone.
+
+    Names follow from the conditions of all cases, whatever their order.  They differ in more than
+    capital letters.
+    """
+    if len(cases) == 1:
+        return dict.fromkeys(cases, "")
+    told = {case: _told(case, cases) for case in cases}
+    counts = Counter(name.lower() for name in told.values())
+    return {
+        case: name if counts[name.lower()] == 1 and len(name) <= _LONGEST else _marked(name, case)
+        for case, name in told.items()
+    }
+
+
+def _told(case: Case, cases: Sequence[Case]) -> str:
+    model = case.conditions["model"]
+    rivals = [each for each in cases if each.conditions["model"] == model]
+    values = [_value_text(column, case.conditions[column]) for column in _needed(rivals)]
+    return slug(" ".join([model, *values]))
+
+
+def _needed(rivals: Sequence[Case]) -> list[str]:
+    """The conditions that tell some cases apart which those before them do not.
+
+    Those that some cases do not have come last.
+    """
+    needed: list[str] = []
+    told_apart = 1
+    for column in sorted(CONDITIONS, key=lambda name: len(_values(rivals, name)) < 2):
+        columns = (*needed, column)
+        found = len({tuple(str(case.conditions[name]) for name in columns) for case in rivals})
+        if found > told_apart:
+            needed.append(column)
+            told_apart = found
+    return needed
+
+
+def _values(rivals: Sequence[Case], column: str) -> set[str]:
+    return {str(case.conditions[column]) for case in rivals} - {str(None)}
+
+
+def _value_text(column: str, value: Any) -> str:
+    """Text speaks for itself; a number has three digits and stands behind what it counts."""
+    if isinstance(value, str):
+        return value
+    name, seconds = column.removeprefix(ASKED).removesuffix("_s"), "s" * column.endswith("_s")
+    if isinstance(value, float):
+        return f"{name} {value:.3g}{seconds}"
+    return f"{name} none" if value is None else f"{name} {value}{seconds}"
+
+
+def _marked(name: str, case: Case) -> str:
+    """A name that is cut where it is too long, with a digest of all conditions."""
+    told = ", ".join(f"{column} {value}" for column, value in case.conditions.items())
+    digest = sha256(told.encode(errors="backslashreplace")).hexdigest()[:_DIGEST]
+    return f"{name[: _LONGEST - _DIGEST - 1].rstrip('-')}-{digest}"

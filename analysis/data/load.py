@@ -69,6 +69,26 @@ class Damage:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepDefinition:
+    """What `sweep.json` says; nothing of a sweep that has no such file.
+
+    Attributes:
+        planned: the runs, in their order.
+        may_stop_early: the sweep was to end once its main comparison is known well enough.
+        exchanges: how gradients travel, as far as `auto` chose it.
+        link_rates: of emulated links, bits per second by model, as far as a first look chose them.
+        batches: of each worker by model, as far as a first look chose them.
+    """
+
+    name: str | None = None
+    planned: tuple[str, ...] = ()
+    may_stop_early: bool = False
+    exchanges: tuple[ExchangeChoice, ...] = ()
+    link_rates: Mapping[str, float] = field(default_factory=dict)
+    batches: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SweepFiles:
     """Everything that was found of one sweep.
@@ -76,22 +96,13 @@ class SweepFiles:
     Attributes:
         table: a row per attempt, of every block; the index is the path of the record.
         records: by the index of the table, without samples.
-        planned: the runs that `sweep.json` asks for; None where there is no such file.
-        may_stop_early: the sweep was to end once its main comparison is known well enough.
-        exchanges: how gradients travel, as far as `auto` chose it.
-        link_rates: of emulated links, bits per second by model, as far as a first look chose them.
-        batches: of each worker by model, as far as a first look chose them.
     """
 
     folder: Path
     table: pd.DataFrame
     records: Mapping[str, RunRecord]
     damaged: tuple[Damage, ...]
-    planned: tuple[str, ...] | None
-    may_stop_early: bool = False
-    exchanges: tuple[ExchangeChoice, ...] = ()
-    link_rates: Mapping[str, float] = field(default_factory=dict)
-    batches: Mapping[str, int] = field(default_factory=dict)
+    definition: SweepDefinition
 
 
 def load(folder: str | Path) -> pd.DataFrame:
@@ -174,11 +185,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         table=make_table(rows.values(), rows),
         records=records,
         damaged=tuple(damaged),
-        planned=definition.order,
-        may_stop_early=definition.may_stop_early,
-        exchanges=definition.exchanges,
-        link_rates=definition.link_rates,
-        batches=definition.batches,
+        definition=definition,
     )
 
 
@@ -240,38 +247,26 @@ def _refuse_incomplete(steps: StepTable, events: EventTable, record: RunRecord) 
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Definition:
-    """The runs that were planned, and what was noted while they were made."""
-
-    name: str | None = None
-    order: tuple[str, ...] | None = None
-    may_stop_early: bool = False
-    exchanges: tuple[ExchangeChoice, ...] = ()
-    link_rates: Mapping[str, float] = field(default_factory=dict)
-    batches: Mapping[str, int] = field(default_factory=dict)
-
-
-def _definition(folder: Path, damaged: list[Damage]) -> _Definition:
+def _definition(folder: Path, damaged: list[Damage]) -> SweepDefinition:
     path = folder / DEFINITION
     try:
         content = read_json(path)
         order, choices = content["order"], content.get("choices", {})
         if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
             raise TypeError(f"order is no list of runs but {short(order)}")
-        return _Definition(
+        return SweepDefinition(
             name=content.get("name"),
-            order=tuple(order),
+            planned=tuple(order),
             may_stop_early=EARLY_STOPPING in choices,
             exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
             link_rates=chosen_rates(choices),
             batches=chosen_batches(choices),
         )
     except FileNotFoundError:
-        return _Definition()
+        return SweepDefinition()
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
-        return _Definition()
+        return SweepDefinition()
 
 
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:

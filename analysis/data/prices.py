@@ -21,8 +21,8 @@ class Prices:
     """Prices of a host for an hour, in any one currency.
 
     Attributes:
-        host: of any host but
-        ps_host: one that was named for servers (`--ps-hosts`).
+        host: of any host that was not named for servers.
+        ps_host: of one that was (`--ps-hosts`).
     """
 
     host: float

@@ -24,16 +24,15 @@ from analysis.derive.costs import (
 )
 from analysis.derive.fastest_step import bound_of, flows_of, step_time_s
 from analysis.derive.network_causes import network_causes
-from analysis.derive.stalls import LEAST_STEPS, stalls_of
-from analysis.derive.steadiness import steadiness_of
+from analysis.derive.steadiness import LEAST_FOR_HUMPS, stalls_of, steadiness_of
 from analysis.derive.step_parts import parts_of, pop_of, traced_step_s
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.network import RTO_MIN_S
+from ps_allreduce.record.evaluation_timings import LearningCurve
 from ps_allreduce.record.hosts import kinds
-from ps_allreduce.record.learned import LearningCurve
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.steps import StepTable, Window, measurement_window
 
@@ -257,7 +256,7 @@ def _where_time_goes(record: RunRecord, steps: StepTable | None, window: Window 
         return {}
     parts = parts_of(record.experiment, steps)
     pop, causes = pop_of(parts, window), network_causes(record)
-    enough = record.metrics.measured_steps >= LEAST_STEPS
+    enough = record.metrics.measured_steps >= LEAST_FOR_HUMPS
     network = record.experiment.network
     rto_min_s = network.rto_min_s if network else RTO_MIN_S
     seconds = task_seconds(record, window, step_time_s(record) or 0.0)

@@ -1,20 +1,30 @@
-"""Whether the steps of a run were as fast at its end as at its beginning.
+"""Whether the steps of a run kept one speed, and which of them stalled.
 
 Decides the label of a run from its measured steps, as Barrett et al. (2017) label benchmarks: flat,
 warming up, slowing down, or unsteady.  The steps are cut where their level changes; the cuts are
 those of the least squares with a price for every cut, which PELT finds as well (Killick, Fearnhead
 and Eckley 2012).  A label is told and counted; no run is dropped for it.  When a warm-up ends is
 decided by the runner.
+
+Decides also what the main hump of the step times is, which steps stalled, and what a second hump
+is.  TCP's timers wait some 200 ms, whatever a step takes (RFC 6298, RFC 8985), so a packet that is
+lost at the end of a message makes a step later by about as much.  The main hump is the shortest
+interval that holds a third of the steps: as the shortest half (Rousseeuw and Leroy 1988) it tells
+location and width, whatever lies on one side of it, but a hump that holds less than half of the
+steps is found as well.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
-from ps_allreduce.record.steps import Phase, StepTable
+from analysis.derive.step_parts import StepParts
+from ps_allreduce.point.network import RTO_MIN_S
+from ps_allreduce.record.steps import Floats, Integers, Phase, StepTable
 
 #: Levels that differ by less are the same.
 SAME = 0.03
@@ -28,8 +38,6 @@ SHORTEST, STEADY_SHARE = 3, 0.25
 #: Price of a cut in variances, times the logarithm of the batches: above Schwarz's 2, because the
 #: steps of a run are not independent.
 PRICE = 3.0
-
-Floats = npt.NDArray[np.float64]
 
 
 class Steadiness(StrEnum):
@@ -109,3 +117,115 @@ def _variance(levels: Floats) -> float:
     """Of the noise around the levels, from neighbours, so that no change of level adds to it."""
     spread = float(np.median(np.abs(np.diff(levels)))) * 1.4826 / np.sqrt(2)
     return float(max(spread, 1e-9 * np.median(levels)) ** 2)
+
+
+#: Fewer measured steps of a worker tell no humps.
+LEAST_FOR_HUMPS = 100
+
+#: Share of the steps that the main hump holds at least.
+IN_HUMP = 1 / 3
+
+#: Steps that are later by this share of the least retransmission timeout stalled: TCP's timers wait
+#: a little longer.
+STALL_TIMEOUTS = 0.75
+
+#: And by so many widths of the main hump: step times that vary much are late without a stall.
+STALL_WIDTHS = 6.0
+
+#: Share of the steps that each of two humps holds at least.
+LEAST_SHARE = 0.1
+
+#: Two humps are apart by so many seconds, or by this share of the earlier one.
+APART_S, APART_SHARE = 0.1, 0.5
+
+#: And the gap between them is so wide beside both of them together.  In simulations of one hump
+#: (normal, lognormal, gamma, exponential; 100 to 400 steps) it is below 0.6.
+LEAST_GAP = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalls:
+    """The humps of the step times of a run, and what is beyond them; seconds.
+
+    Attributes:
+        hump_s: middle of the main hump; of workers that do not meet, the mean over their steps.
+        second_hump_s: median of the smaller group of steps, where there are two.
+        stalled_s: what stalled steps take beyond the hump, a mean over all steps of all workers.
+        stalled_waiting_s: of it, what workers wait for others beyond what they do in steps that
+            did not stall; not a number where nobody sees into a step.
+    """
+
+    hump_s: float
+    second_hump_s: float | None
+    stalled_s: float
+    stalled_waiting_s: float
+
+    def columns(self) -> dict[str, object]:
+        """Columns of the table of runs."""
+        return {
+            "hump_s": self.hump_s,
+            "second_hump_s": self.second_hump_s,
+            "stalled_s": self.stalled_s,
+            "stalled_waiting_s": self.stalled_waiting_s,
+        }
+
+
+def stalls_of(parts: StepParts, rto_min_s: float = RTO_MIN_S) -> Stalls:
+    """The humps and stalls of the steps inside a window.
+
+    Workers that meet in every step share their humps, and a mean over workers counts a stall that
+    holds up all of them once.  Others have a hump each.
+
+    Args:
+        rto_min_s: the least time after which TCP sends a lost segment again.
+    """
+    group = np.zeros_like(parts.worker) if parts.meets else parts.worker
+    hump, width = np.zeros(len(group)), np.zeros(len(group))
+    for each in np.unique(group):
+        hump[group == each], width[group == each] = main_hump(parts.step_s[group == each])
+    late = parts.step_s - hump
+    stalled = late >= np.maximum(STALL_TIMEOUTS * rto_min_s, STALL_WIDTHS * width)
+    waited = parts.waiting_s - np.median(parts.waiting_s[~stalled])
+    hump_s = float(hump.mean())
+    return Stalls(
+        hump_s=hump_s,
+        second_hump_s=second_hump(hump_s + late, hump_s),
+        stalled_s=float((late * stalled).mean()),
+        stalled_waiting_s=float((np.clip(waited, 0.0, late) * stalled).mean()),
+    )
+
+
+def main_hump(step_s: Floats) -> tuple[float, float]:
+    """Middle and width of the shortest interval with a third of the steps."""
+    ordered = np.sort(step_s)
+    count = math.ceil(IN_HUMP * len(ordered))
+    widths = ordered[count - 1 :] - ordered[: len(ordered) - count + 1]
+    first = int(widths.argmin())
+    return float(ordered[first] + widths[first] / 2), float(widths[first])
+
+
+def second_hump(step_s: Floats, hump_s: float) -> float | None:
+    """Median of the smaller of two groups of steps; None where they are one.
+
+    Of all cuts that leave enough steps on either side, that whose gap is most beyond the least one
+    counts.  Groups reach from their first to their last tenth: a few steps between them fill no
+    gap.
+    """
+    ordered = np.sort(step_s)
+    least = math.ceil(LEAST_SHARE * len(ordered))
+    cuts = np.arange(least, len(ordered) - least + 1)
+    low, early, begins = _tenths(ordered, np.zeros_like(cuts), cuts)
+    ends, late, high = _tenths(ordered, cuts, np.full_like(cuts, len(ordered)))
+    apart = late - early >= np.minimum(APART_S, APART_SHARE * early)
+    gap = np.where(apart, ends - begins - LEAST_GAP * (begins - low + high - ends), 0.0)
+    if not len(cuts) or gap.max() <= 0.0:
+        return None
+    widest = int(gap.argmax())
+    return float(max(early[widest], late[widest], key=lambda each: abs(each - hump_s)))
+
+
+def _tenths(ordered: Floats, first: Integers, end: Integers) -> tuple[Floats, Floats, Floats]:
+    """First tenth, median and last tenth of groups of steps, by where these begin and end."""
+    last = end - 1 - first
+    tenth, median, ninth = (ordered[first + (share * last // 10)] for share in (1, 5, 9))
+    return tenth, median, ninth

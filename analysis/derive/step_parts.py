@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.derive.pop import PopMetrics, pop_metrics
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.steps import (
     EventKind,
@@ -244,3 +243,56 @@ def _hidden(messages: Floats, ready: float) -> float:
         total += max(0.0, end - max(begin, until))
         until = max(until, end)
     return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopMetrics:
+    """Shares of the time of all workers, 0 to 1."""
+
+    load_balance: float
+    serialisation: float
+    transfer: float
+
+    @property
+    def communication(self) -> float:
+        """Communication efficiency: serialisation x transfer."""
+        return self.serialisation * self.transfer
+
+    @property
+    def parallel(self) -> float:
+        """Parallel efficiency: load balance x communication efficiency."""
+        return self.load_balance * self.communication
+
+    def columns(self) -> dict[str, object]:
+        """As columns of a table."""
+        return {
+            "load_balance": self.load_balance,
+            "serialisation": self.serialisation,
+            "transfer": self.transfer,
+        }
+
+
+def pop_metrics(useful_s: Floats, waits_s: Floats, length_s: float) -> PopMetrics | None:
+    """The metrics of some workers; None where nothing useful was done.
+
+    Args:
+        useful_s: seconds of computation [workers, stretches]; all workers meet at the end of each
+            stretch, and only there.
+        waits_s: seconds of waiting for input, of the same shape.
+        length_s: time in which all stretches were made.  Clocks of hosts differ by fractions of a
+            millisecond, so it counts as no shorter than T_ideal.
+    """
+    each = useful_s.sum(axis=1)
+    if not each.max() > 0.0:
+        return None
+    ideal_s = float((useful_s + waits_s).max(axis=0).sum())
+    return PopMetrics(
+        load_balance=float(each.mean() / each.max()),
+        serialisation=float(each.max() / ideal_s),
+        transfer=ideal_s / max(length_s, ideal_s),
+    )
+
+
+def computation_scaling(reference_s: float, here_s: float) -> float:
+    """Useful seconds of an example at the reference over those here; above 1 it got faster."""
+    return reference_s / here_s

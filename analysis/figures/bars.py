@@ -1,33 +1,40 @@
-"""Bars: bytes per parameter server beside their throughput.
+"""Bars: where the time of a step goes, where the difference of two comes from, bytes per server.
 
-A case in, a figure out, or None where a case has nothing to show.
+One function per figure: a case in, a figure out, or None where a case has nothing to show.  Parts
+of a step are costs, so their means over launches are arithmetic and add up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.figures.marks import data_of, marks_of, top_of
+from analysis.figures.marks import LAUNCHES, data_of, marks_of, top_of
 from analysis.figures.rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     FAINT,
     GRID,
+    INK,
     MARKERS,
     PAPER,
     SIDE_COLOURS,
+    bar_fill,
     legend_of_figure,
     name_figure,
     new_figure,
     style,
 )
+from analysis.stats.causes import Explanation, StepPart, explanations, mean_parts
+from analysis.stats.explained_parts import Cause
 from analysis.stats.points import PlacementPoint, placement_points
-from analysis.wording import workers_text
+from analysis.wording import ratio, workers_text
 
 _BAR = 0.68
 
@@ -122,3 +129,147 @@ def _draw_rates(axes: Axes, unit: str, marks: pd.DataFrame, labels: Sequence[str
     finish_values(axes, marks, (0.0, right), unit)
     name_rows(axes, labels)
     axes.tick_params(axis="y", length=0, labelleft=False)
+
+
+#: Parts and causes in the order of their fills; what is alike has one fill in both figures.
+_FILLS = (
+    (StepPart.ALONE, Cause.COMPUTE),
+    (StepPart.EXCHANGE, Cause.EXCHANGE),
+    (StepPart.INPUT, Cause.INPUT),
+    (Cause.WORKER,),
+    (StepPart.WAITING, Cause.IN_TURN),
+    (Cause.HOT_SERVER,),
+    (Cause.SLOW_LINK,),
+    (StepPart.DISPATCH, Cause.DISPATCH),
+    (StepPart.SLOWED, Cause.SLOWED),
+    (StepPart.UPDATE, Cause.FOREIGN),
+    (Cause.FEWER_WORKERS,),
+    (StepPart.UNSEEN, Cause.UNSEEN),
+    (Cause.LOST,),
+    (Cause.HOT_ROWS,),
+)
+
+#: More pairs than this are not drawn; the table has them all.
+MOST_PAIRS = 12
+
+
+def plot_breakdown(case: Case) -> Figure | None:
+    """Stacked parts of the mean step, a bar per point, grouped by workers."""
+    shown = _measured(case)
+    if len(shown) < 2:  # a bar alone says no more than its row of the table
+        return None
+    # From the top, with a gap where the number of workers changes.
+    workers = pd.Series([point.num_workers for point in shown])
+    positions = [0.0, *np.where(workers.diff()[1:] > 0, 1.6, 1.0).cumsum()]
+    parts = pd.DataFrame([mean_parts(case, point) * 1e3 for point in shown])
+    steps = [point.measured["mean_step_s"].astype(float) * 1e3 for point in shown]
+    labels = [
+        f"{point.setting.label} ({workers_text(point.num_workers)}) {point.mark}".rstrip()
+        for point in shown
+    ]
+    with style():
+        figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
+        _draw_stacks(axes, parts, positions)
+        _draw_totals(axes, steps, positions)
+        name_rows(axes, labels, positions)
+        axes.set_xlabel("mean step time of a worker, ms")
+        name_figure(figure, case.name)
+        legend_of_figure(figure, [axes], columns=2)
+    return figure
+
+
+def _measured(case: Case) -> list[Point]:
+    """The points whose raw timings were read, by workers."""
+    measured = [point for point in case.points if len(point.measured)]
+    return sorted(measured, key=lambda point: point.num_workers)
+
+
+def breakdown_data(case: Case) -> pd.DataFrame:
+    """Milliseconds of every part that is drawn, means over launches."""
+    rows = [
+        {"setting": point.setting.label, "num_workers": point.num_workers}
+        | {f"{part} ms": value for part, value in (mean_parts(case, point) * 1e3).items()}
+        for point in _measured(case)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _draw_stacks(axes: Axes, means: pd.DataFrame, positions: Sequence[float]) -> None:
+    """Bars to the right for what is above 0, and to the left for what is below."""
+    right, left = np.zeros(len(means)), np.zeros(len(means))
+    for name in means.columns[means.abs().max() > 0.0]:
+        values = means[name].fillna(0.0).to_numpy()
+        begin = np.where(values >= 0.0, right, left)
+        axes.barh(positions, values, _BAR, left=begin, label=str(name), **_fill(name))
+        right, left = right + np.maximum(values, 0.0), left + np.minimum(values, 0.0)
+
+
+def _fill(name: str) -> dict[str, Any]:
+    """The same for a part in every figure."""
+    return bar_fill(next(row for row, names in enumerate(_FILLS) if name in names))
+
+
+def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[float]) -> None:
+    """The step of every launch, so that the spread behind a bar can be seen."""
+    heights = np.repeat(positions, [len(each) for each in totals]) + _BAR / 2
+    axes.scatter(
+        pd.concat(totals),
+        heights,
+        s=10,
+        facecolors=PAPER,
+        edgecolors=INK,
+        linewidths=0.7,
+        label=LAUNCHES,
+        zorder=4,
+    )
+
+
+def plot_explanation(case: Case) -> Figure | None:
+    """For every pair that differs, by how much each part of the slower one's step is longer."""
+    shown = _drawn(case)
+    if not shown:
+        return None
+    rows = [{p.cause: p.seconds.mean * 1e3 for p in told.difference.parts} for told in shown]
+    positions = [float(row) for row in range(len(shown))]
+    with style():
+        figure, (axes,) = new_figure(1, 1, 2.0 + 0.42 * len(shown))
+        causes = pd.DataFrame(rows).reindex(columns=list(Cause)).fillna(0.0)
+        _draw_stacks(axes, causes, positions)
+        steps = [told.difference.step.mean * 1e3 for told in shown]
+        axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
+        axes.axvline(0.0, color=INK, linewidth=0.8)
+        name_rows(axes, [_pair_label(told) for told in shown], positions)
+        axes.set_xlabel("milliseconds of a mean step more than the other setting")
+        name_figure(figure, case.name)
+        legend_of_figure(figure, [axes], columns=2)
+    return figure
+
+
+def _drawn(case: Case) -> list[Explanation]:
+    return [told for told in explanations(case) if not told.unseen][:MOST_PAIRS]
+
+
+def explanation_data(case: Case) -> pd.DataFrame:
+    """Milliseconds that a part makes of each difference that is drawn, with intervals."""
+    rows = [
+        {
+            "slower": told.slower.setting.label,
+            "faster": told.faster.setting.label,
+            "part": part.cause.value,
+            "ms": part.seconds.mean * 1e3,
+            "ms_low": _scaled(part.seconds.low),
+            "ms_high": _scaled(part.seconds.high),
+        }
+        for told in _drawn(case)
+        for part in told.difference.parts
+    ]
+    return pd.DataFrame(rows)
+
+
+def _scaled(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def _pair_label(told: Explanation) -> str:
+    slower, faster = told.slower.setting.label, told.faster.setting.label
+    return f"{slower}\nafter {faster} ({ratio(told.row.decision.ratio)}x)"

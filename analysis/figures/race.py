@@ -1,6 +1,7 @@
-"""The race of a tuning: the best rate so far against node minutes, a line for each side.
+"""Figures of a tuning: its race, and predicted rates beside those that were measured afterwards.
 
-Which launches were made, and which setting was ahead, is decided in `experiments.tuning`.
+Which launches were made, and which setting was ahead, is decided in `experiments.tuning`; which
+predictions count, and what is said of all together, in `analysis.predict`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from analysis.figures.style import (
     LINES,
     MARKERS,
     PAPER,
+    finish_grid,
     legend_of_figure,
     name_figure,
     new_figure,
@@ -73,3 +75,50 @@ def _draw(axes: Axes, side: str, made: pd.DataFrame, number: int) -> None:
         linewidths=0.6,
         zorder=2,
     )
+
+
+_HEIGHT = 3.6
+
+
+def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
+    """Measured over predicted rates against predicted ones; bars are intervals.
+
+    Args:
+        points: a row each; columns: further (times the calibrated workers), setting, predicted,
+            low, high, measured, counts (hollow where not).
+    """
+    scales = sorted(set(points["further"]))
+    with style():
+        figure, grid = new_figure(1, len(scales), _HEIGHT, alike="all")
+        for axes, scale in zip(grid, scales, strict=True):
+            _draw_foretold(
+                axes, points[points["further"] == scale], [*dict.fromkeys(points["setting"])]
+            )
+            axes.set_title(f"{scale:g} times the calibrated workers", loc="left")
+            axes.set_xscale("log")
+        name_figure(figure, title)
+        finish_grid(figure, grid, len(scales), ("predicted examples/s", "measured / predicted"))
+        legend_of_figure(figure, grid)
+    return figure
+
+
+def _draw_foretold(axes: Axes, points: pd.DataFrame, settings: list[str]) -> None:
+    axes.axhline(1.0, color=INK, linewidth=0.8)
+    for number, setting in enumerate(settings):
+        own = points[points["setting"] == setting]
+        predicted, colour = own["predicted"], COLOURS[number]
+        axes.vlines(
+            predicted, own["low"] / predicted, own["high"] / predicted, color=colour, lw=0.8
+        )
+        for counts, some in own.groupby("counts"):
+            axes.scatter(
+                some["predicted"],
+                some["measured"] / some["predicted"],
+                s=18,
+                marker=MARKERS[number],
+                facecolors=colour if counts else "none",
+                edgecolors=colour,
+                linewidths=0.8,
+                label=setting if counts else None,
+                zorder=3,
+            )

@@ -18,17 +18,18 @@ from analysis.figures.against_workers import (
     plot_throughput,
     rate_data,
 )
-from analysis.figures.bars import placement_data, plot_placement
+from analysis.figures.bars import (
+    breakdown_data,
+    explanation_data,
+    placement_data,
+    plot_breakdown,
+    plot_explanation,
+    plot_placement,
+)
 from analysis.figures.changes import exchange_data, ladder_data, plot_exchange, plot_ladder
 from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.style import save_figure
 from analysis.figures.timeline import plot_timeline, timeline_data
-from analysis.figures.where_time_goes import (
-    breakdown_data,
-    explanation_data,
-    plot_breakdown,
-    plot_explanation,
-)
 from analysis.stats.pairs.setting_pairs import without_changed
 from analysis.stats.points import point_table
 from ps_allreduce.point.workload import Scaling
@@ -243,7 +244,7 @@ def save_figures(case: Case, folder: Path, told: str) -> Sequence[SavedFigure]:
     """Draw and write all figures of a case, and the data of each as CSV.
 
     Args:
-        told: what file names tell of the case, see `names.file_names`.
+        told: what file names tell of the case, see `case_names.file_names`.
 
     Raises:
         UserError: no permission, or no space left.

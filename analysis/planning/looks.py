@@ -48,7 +48,9 @@ def look_at(sweep_dir: Path) -> Glance:
 
 def _cases(sweep_dir: Path) -> tuple[Case, ...]:
     results = analysed(read_sweep(sweep_dir))
-    return make_cases(results.block.table, results.files.records, results.files.may_stop_early)
+    return make_cases(
+        results.block.table, results.files.records, results.files.definition.may_stop_early
+    )
 
 
 def _beaten(main: Comparison) -> list[str]:

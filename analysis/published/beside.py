@@ -16,13 +16,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.data.case_names import file_names
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
-from analysis.figures.names import file_names
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     beside_base,
     over_base,
     plot_panels,
@@ -30,7 +29,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.points import mean_rate, point_table
-from analysis.wording import number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -90,12 +89,12 @@ def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Show
     pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case.points[0])]
     reading = reading_costs(curves, cases)
     tables = [
-        StudyTable(rows=table_beside(curve, case), title=case.name, caption=TEXTS["table"])
+        TextTable(rows=table_beside(curve, case), title=case.name, caption=TEXTS["table"])
         for curve, case in pairs
     ]
     if not reading.empty:
         tables.append(
-            StudyTable(rows=reading, title="What real images cost", caption=TEXTS["reading"])
+            TextTable(rows=reading, title="What real images cost", caption=TEXTS["reading"])
         )
     return Shown(
         sentences=[line for curve, case in pairs for line in _sentences(curve, case)],

@@ -28,7 +28,6 @@ from analysis.figures.style import (
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     intervals,
     marks_from,
     over_base,
@@ -38,7 +37,7 @@ from analysis.published.study import (
 )
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import NONE, number, ratio, with_interval
+from analysis.wording import NONE, TextTable, number, ratio, with_interval
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.point.workload import Scaling
@@ -61,13 +60,13 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["Nothing was evaluated, so there is no epoch to tell of."])
     curves = rows[rows["strategy"] != Horovod.kind]
     tables = [
-        StudyTable(rows=_epochs(curves), title="Time of an epoch", caption=TEXTS["epochs"]),
-        StudyTable(rows=_pop(curves), title="POP metrics", caption=TEXTS["pop"]),
+        TextTable(rows=_epochs(curves), title="Time of an epoch", caption=TEXTS["epochs"]),
+        TextTable(rows=_pop(curves), title="POP metrics", caption=TEXTS["pop"]),
     ]
     fused = rows[rows["strategy"] == Horovod.kind]
     if not fused.empty:
         tables.append(
-            StudyTable(rows=_fusion(fused), title="Fusion buffer", caption=TEXTS["fusion"])
+            TextTable(rows=_fusion(fused), title="Fusion buffer", caption=TEXTS["fusion"])
         )
     return Shown(
         sentences=[*_sentences(curves)],

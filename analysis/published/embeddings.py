@@ -26,16 +26,16 @@ from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
 from analysis.figures.style import COLOURS, INK, MARKERS, finish_grid, new_figure, style
 from analysis.published.study import (
-    PublishedStudy,
     Shown,
     StudyFigure,
-    StudyTable,
     beside_base,
     intervals,
     over_base,
+    published,
+    texts_of,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import number, ratio
+from analysis.wording import TextTable, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import HUGECTR_EXPONENT, RecommenderModel
 from ps_allreduce.point.strategies import (
@@ -46,17 +46,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 
-TABLE = (
-    "Share: different rows that a worker's step looks up, over all rows. Over whole tables: the "
-    "rate over that of all-reduce with whole tables, with its interval. By bytes: the same ratio "
-    "if nothing but the busiest link took time. Network: milliseconds of that link in a step, rows "
-    "fetched, then sent; of TensorFlow as it ships nobody knows them."
-)
-CAPTION = (
-    "Rate over that of all-reduce with whole tables (the line at 1), by the share of the rows that "
-    "a worker's step looks up; on the left of a vertical line bytes say that rows are faster. "
-    "Dashed: by bytes alone. Bars are 95 % intervals over launches."
-)
+TEXTS = texts_of("embeddings")
 
 GATHER, SERVERS, MIXED = "all-reduce, rows", "servers, rows", "hybrid, rows"
 STOCK_RING, STOCK_PS = "TensorFlow's all-reduce", "TensorFlow's servers"
@@ -76,13 +66,13 @@ def _show(cases: Sequence[Case]) -> Shown:
     figure = StudyFigure(
         name="rows-against-whole-tables",
         title="Where rows travel faster than whole tables",
-        caption=CAPTION,
+        caption=TEXTS["figure"],
         figure=_drawn(drawn),
         data=data_of(rows),
     )
     return Shown(
         sentences=[*_crossings(drawn), *_sentences(drawn)],
-        tables=[StudyTable(rows=_text(rows), caption=TABLE)],
+        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
         figures=[figure],
     )
 
@@ -261,15 +251,4 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-EMBEDDINGS = PublishedStudy(
-    name="embeddings",
-    source="none for TensorFlow 2. Kim and others, Parallax: Sparsity-aware Data Parallel Training "
-    "of Deep Neural Networks, EuroSys 2019, compare the same three for TensorFlow 1.",
-    differences=(
-        "Parallax trained language models on 48 GPUs; here two tables and small perceptrons train "
-        "on processors, behind slow emulated links.",
-        "Ids follow a power law; those of a log are not independent.",
-        "Tables are small enough for every worker's memory; those of recommenders may not be.",
-    ),
-    show=_show,
-)
+EMBEDDINGS = published("embeddings", _show)

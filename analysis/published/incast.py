@@ -20,7 +20,6 @@ from analysis.figures.style import INK
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     beside_base,
     intervals,
     marks_from,
@@ -30,7 +29,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import number, ratio
+from analysis.wording import TextTable, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -60,7 +59,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
     return Shown(
         sentences=[*_sentences(rows), *_missing(rows)],
-        tables=[StudyTable(rows=_text(rows), caption=TEXTS["table"])],
+        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
         figures=[figure],
     )
 

@@ -28,7 +28,6 @@ from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, styl
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     marks_from,
     plot_panels,
     published,
@@ -39,6 +38,7 @@ from analysis.stats.decision import Decision, Outcome
 from analysis.stats.statistics import Ends, estimate
 from analysis.wording import (
     NONE,
+    TextTable,
     capital,
     factor_text,
     number,
@@ -49,7 +49,7 @@ from analysis.wording import (
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
-from ps_allreduce.record.learned import LearningCurve
+from ps_allreduce.record.evaluation_timings import LearningCurve
 
 TEXTS = texts_of("learning")
 
@@ -127,7 +127,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["No training has learned yet."])
     return Shown(
         sentences=[sentence for task in tasks for sentence in _sentences(task)],
-        tables=[StudyTable(rows=_table(t), title=t.title, caption=TEXTS["table"]) for t in tasks],
+        tables=[TextTable(rows=_table(t), title=t.title, caption=TEXTS["table"]) for t in tasks],
         figures=[
             StudyFigure(
                 name="learning-curves",

@@ -30,7 +30,6 @@ from analysis.figures.style import (
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     intervals,
     launched,
     model_name,
@@ -38,7 +37,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.statistics import estimate
-from analysis.wording import number, rate_text, ratio
+from analysis.wording import TextTable, number, rate_text, ratio
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
@@ -71,7 +70,7 @@ def _show(cases: Sequence[Case]) -> Shown:
             columns={"launches": "steps_ms"}
         ),
     )
-    table = StudyTable(rows=_text(rows), caption=TEXTS["table"])
+    table = TextTable(rows=_text(rows), caption=TEXTS["table"])
     return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
 
 

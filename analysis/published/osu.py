@@ -25,7 +25,6 @@ from analysis.figures.style import (
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     beside_base,
     launched,
     marks_from,
@@ -38,7 +37,7 @@ from analysis.published.study import (
 from analysis.stats.findings import highest
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
 
@@ -61,7 +60,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     computed = [point for point in alone if point.experiment.workload.emulated is None]
     if computed:
         tables.append(
-            StudyTable(rows=_host_table(computed), title="One host", caption=TEXTS["host"])
+            TextTable(rows=_host_table(computed), title="One host", caption=TEXTS["host"])
         )
     rows = pd.DataFrame(
         _row(point, base)
@@ -70,7 +69,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
     if not rows.empty:
         told = _scaling_table(rows)
-        tables.append(StudyTable(rows=told, title="More hosts", caption=TEXTS["scaling"]))
+        tables.append(TextTable(rows=told, title="More hosts", caption=TEXTS["scaling"]))
         figures.append(_figure(rows))
     return Shown(
         sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -27,16 +28,14 @@ from analysis.figures.style import (
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     marks_from,
     model_name,
     plot_panels,
     published,
     texts_of,
 )
-from analysis.stats.linear_models import CHANCE, F_VALUE, FREEDOM, SHARE, LinearModel, fit_linear
 from analysis.stats.statistics import compare, estimate
-from analysis.wording import number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, with_interval
 
 TEXTS = texts_of("pcad")
 
@@ -59,7 +58,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     launches = pd.DataFrame([*_launches(cases)])
     if launches.empty:
         return Shown()
-    times = StudyTable(rows=_times(launches), title="Time of an epoch", caption=TEXTS["times"])
+    times = TextTable(rows=_times(launches), title="Time of an epoch", caption=TEXTS["times"])
     figures = [_time_figure(launches)]
     settings = launches[["model", "loop", "batch", "hosts"]].drop_duplicates()
     if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
@@ -68,10 +67,10 @@ def _show(cases: Sequence[Case]) -> Shown:
     fitted = {name: fit_linear(launches, formula) for name, formula in MODELS.items()}
     tables = [
         times,
-        StudyTable(rows=_fits(fitted), title="Models of the time", caption=TEXTS["fits"]),
+        TextTable(rows=_fits(fitted), title="Models of the time", caption=TEXTS["fits"]),
     ]
     tables += [
-        StudyTable(
+        TextTable(
             rows=_anova(model), title=f"Analysis of variance, {name}", caption=TEXTS["variance"]
         )
         for name, model in fitted.items()
@@ -254,3 +253,76 @@ def _drawn_residuals(fitted: Mapping[str, LinearModel]) -> Figure:
 
 
 PCAD = published("pcad", _show)
+
+
+#: Columns of the analysis of variance.
+SQUARES, FREEDOM, F_VALUE, CHANCE, SHARE = "sum of squares", "df", "F", "p", "share"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinearModel:
+    """A fitted model.
+
+    Attributes:
+        formula: in the language of R, for instance `seconds ~ hosts * batch`.
+        coefficients: by term: estimate, low and high (95 % interval), p.
+        variance: by term, type II: sum of squares, degrees of freedom, F, p, and the share of the
+            sum of all squares; the last row holds the residuals.
+        fitted, residuals: of every row, in the unit of the response.
+        r_squared, adjusted_r_squared, residual_std, aic: of the whole model.
+        normal_p: Shapiro and Wilk's test that residuals are normal.
+        even_p: Breusch and Pagan's test that residuals vary alike everywhere.
+    """
+
+    formula: str
+    coefficients: pd.DataFrame
+    variance: pd.DataFrame
+    fitted: pd.Series
+    residuals: pd.Series
+    r_squared: float
+    adjusted_r_squared: float
+    residual_std: float
+    aic: float
+    normal_p: float
+    even_p: float
+
+
+def fit_linear(rows: pd.DataFrame, formula: str) -> LinearModel:
+    """Fit a model by ordinary least squares.
+
+    Args:
+        rows: a row for each launch, with the columns that the formula names.
+
+    Raises:
+        ValueError: there are no more rows than coefficients.
+    """
+    from scipy.stats import shapiro
+    from statsmodels.api import stats
+    from statsmodels.formula.api import ols
+    from statsmodels.stats.diagnostic import het_breuschpagan
+
+    model = ols(formula, rows)
+    if len(rows) <= model.exog.shape[1]:
+        raise ValueError(f"{len(rows)} launches are too few for {formula}")
+    fit = model.fit()
+    intervals = fit.conf_int()
+    return LinearModel(
+        formula=formula,
+        coefficients=pd.DataFrame(
+            {"estimate": fit.params, "low": intervals[0], "high": intervals[1], "p": fit.pvalues}
+        ),
+        variance=_variance(stats.anova_lm(fit, typ=2)),
+        fitted=fit.fittedvalues,
+        residuals=fit.resid,
+        r_squared=float(fit.rsquared),
+        adjusted_r_squared=float(fit.rsquared_adj),
+        residual_std=float(fit.mse_resid**0.5),
+        aic=float(fit.aic),
+        normal_p=float(shapiro(fit.resid).pvalue),
+        even_p=float(het_breuschpagan(fit.resid, model.exog)[1]),
+    )
+
+
+def _variance(table: pd.DataFrame) -> pd.DataFrame:
+    named = table.rename(columns={"sum_sq": SQUARES, "df": FREEDOM, "F": F_VALUE, "PR(>F)": CHANCE})
+    return named.assign(**{SHARE: named[SQUARES] / named[SQUARES].sum()})

@@ -30,7 +30,6 @@ from analysis.published.network import device_name
 from analysis.published.study import (
     Shown,
     StudyFigure,
-    StudyTable,
     beside_base,
     intervals,
     launched,
@@ -41,7 +40,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -71,7 +70,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
     return Shown(
         sentences=[*_sentences(rows)],
-        tables=[StudyTable(rows=_text(rows), caption=TEXTS["table"])],
+        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
         figures=[figure],
     )
 
@@ -79,15 +78,15 @@ def _show(cases: Sequence[Case]) -> Shown:
 def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
     """Points that read files, beside the same with synthetic images."""
     names = _names(points)
-    for point, base in beside_base(points, lambda p: not _reads(p.experiment), _trained):
+    for point, base in beside_base(points, _is_synthetic, _trained):
         data = point.experiment.workload.data
         if isinstance(data, InputFiles):
             read = ", ".join([names[data], *_changed(point.experiment.workload.pipeline)])
             yield {"input": read, **_row(point, base)}
 
 
-def _reads(experiment: Experiment) -> bool:
-    return isinstance(experiment.workload.data, InputFiles)
+def _is_synthetic(point: Point) -> bool:
+    return not isinstance(point.experiment.workload.data, InputFiles)
 
 
 def _trained(experiment: Experiment) -> tuple[str, int, str]:

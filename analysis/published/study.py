@@ -22,7 +22,7 @@ from analysis.figures.curves import Curves, Ticks, draw_curves
 from analysis.figures.marks import known, top_of
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.stats.statistics import compare, estimate
-from analysis.wording import with_interval
+from analysis.wording import TextTable, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
 
@@ -30,15 +30,6 @@ _TEXTS = Path(__file__).with_name("studies.toml")
 
 #: Inches: around panels, and of each row of them.
 _AROUND, _PANEL = 1.0, 2.6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StudyTable:
-    """A table of text, under headings."""
-
-    rows: pd.DataFrame
-    title: str = ""
-    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +52,7 @@ class Shown:
     """What a study shows of a sweep."""
 
     sentences: Sequence[str] = ()
-    tables: Sequence[StudyTable] = ()
+    tables: Sequence[TextTable] = ()
     figures: Sequence[StudyFigure] = field(default=())
 
 

@@ -96,7 +96,7 @@ def verdict_text(item: CaseReport, *, alone: bool) -> str:
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:
     if results.missing:
-        made = not_made_text(len(results.missing), len(results.files.planned or ()))
+        made = not_made_text(len(results.missing), len(results.files.definition.planned))
         console.print(f"Unfinished: {made} with this machine, software and measured program.")
     if results.older_blocks:
         left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]

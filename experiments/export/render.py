@@ -231,7 +231,7 @@ def _num_examples(data: Data) -> int | None:
 
 
 def _images_text(workload: Workload) -> str:
-    """What images are and what becomes of them, as `readers.Images`."""
+    """What images are and what becomes of them, as `reading.Images`."""
     model, data = workload.model, workload.data
     if not isinstance(data, InputFiles | Digits) or not isinstance(model, ImageModel):
         return ""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.model_files import SUITE_PACKAGES
-from ps_allreduce.point.models.recommenders import RECOMMENDERS, WIDTH, Tables
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, WIDTH
 from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, TextModel
 from ps_allreduce.point.models.weights import PublishedModel
@@ -170,10 +170,16 @@ def render_models() -> str:
             ),
             "",
             "Text (tokens of a sequence, vocabulary):",
-            *(_text_line(TextModel(name=name)) for name in TEXT_MODELS),
+            *(
+                f"  {each.name:<18} {each.sequence_length:>3} {each.vocabulary:>4}"
+                for each in (TextModel(name=name) for name in TEXT_MODELS)
+            ),
             "",
             f"Recommenders (tables, rows of all, each of {WIDTH} numbers):",
-            *(_tables_line(name, tables) for name, tables in RECOMMENDERS.items()),
+            *(
+                f"  {name:<18} {len(tables.rows):>3} {sum(tables.rows):>4}"
+                for name, tables in RECOMMENDERS.items()
+            ),
             "  TwoTower-RxW         2 tables of R rows of W numbers",
             "",
             "Weights alone, for placement and with --emulate (MB, variables):",
@@ -189,14 +195,6 @@ def render_models() -> str:
             f"  {EXAMPLES}",
         ]
     )
-
-
-def _text_line(model: TextModel) -> str:
-    return f"  {model.name:<18} {model.sequence_length:>3} {model.vocabulary:>4}"
-
-
-def _tables_line(name: str, tables: Tables) -> str:
-    return f"  {name:<18} {len(tables.rows):>3} {sum(tables.rows):>4}"
 
 
 def _weights_line(model: PublishedModel) -> str:

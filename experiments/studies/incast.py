@@ -28,7 +28,7 @@ from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, EmulatedNetwork
+from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.workload import Workload
@@ -70,11 +70,8 @@ def _behind_ports(point: Experiment, controls: tuple[str, ...]) -> Iterator[Expe
         raise UserError("incast sets the buffers of emulated ports: use LAUNCHER=emulated.")
     for control in available(controls):
         for num_bytes in BUFFERS if control == CONGESTION else (BUFFERS[0], BUFFERS[-1]):
-            yield replace(point, network=_behind(network, control, num_bytes))
-
-
-def _behind(network: EmulatedNetwork, control: str, num_bytes: int) -> EmulatedNetwork:
-    return replace(network, congestion=control, port_buffer_bytes=num_bytes)
+            behind = replace(network, congestion=control, port_buffer_bytes=num_bytes)
+            yield replace(point, network=behind)
 
 
 def available(controls: tuple[str, ...]) -> list[str]:

@@ -20,7 +20,7 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import default_cores
 from experiments.studies.scope import Scale, Scope, check_servers
 from experiments.suite import gate_arms
-from experiments.suite.agreement import LIMIT, GateArm, GateVerdict, compare, render_arms
+from experiments.suite.gate_arms import LIMIT, GateArm, GateVerdict, compare, render_arms
 from experiments.sweep.folder import check_writable
 from experiments.sweep.progress import plain_console
 from experiments.sweep.session import Session, Workplace, open_session, run_uninterrupted

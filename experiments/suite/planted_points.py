@@ -49,7 +49,7 @@ COMPUTE = EmulatedCompute(forward_s=0.08, backward_s=0.04)
 WARMUP = FixedWarmup(least_steps=5, least_s=0.3)
 MEASUREMENT = Measurement(warmup=WARMUP, measured_steps=24)
 
-#: Fewer steps tell no stalls (`analysis.derive.stalls`).
+#: Fewer steps tell no stalls (`analysis.derive.steadiness`).
 STALLING = replace(MEASUREMENT, measured_steps=100)
 
 #: Equal tensors, which two servers get in turn: as many bytes each.

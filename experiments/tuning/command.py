@@ -18,9 +18,9 @@ from datetime import datetime
 
 from rich.console import Console
 
-from analysis.figures.names import slug
 from analysis.figures.race import plot_race
 from analysis.figures.style import save_figure
+from analysis.wording import slug
 from experiments import surroundings
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep

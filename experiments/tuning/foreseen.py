@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.figures.foretold import plot_foretold
+from analysis.figures.race import plot_foretold
 from analysis.figures.style import save_figure
 from analysis.predict.calibration import usable
 from analysis.predict.predict_commands import CHECK

@@ -30,13 +30,13 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.evaluation_timings import (
-    EvaluationTable,
     EvaluationTimes,
+    LearningCurve,
     evaluation_times,
     joined,
+    learned,
 )
 from ps_allreduce.record.files import load_evaluation, load_raw, read_json
-from ps_allreduce.record.learned import LearningCurve, learned
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
@@ -203,7 +203,9 @@ def merge_results(
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
     steps, events = _timings(results.values(), offsets)
     phases = _phases(drivers, launched_at, ended_at)
-    evaluated = _evaluated(results.values(), offsets)
+    evaluated = joined(
+        [load_evaluation(Path(f"{path}.npz")).shifted(offsets) for path in results.values()]
+    )
     curve: LearningCurve | None = None
     if experiment.learning is not None:
         steps, curve = learned(experiment, experiment.learning, steps, evaluated)
@@ -218,11 +220,6 @@ def _timings(results: Iterable[Path], offsets: Sequence[float]) -> tuple[StepTab
     """The raw timings of all drivers as one, on the launcher's clock."""
     tables = [shift_clocks(*load_raw(Path(f"{path}.npz")), offsets) for path in results]
     return concatenate([steps for steps, _ in tables]), concatenate([e for _, e in tables])
-
-
-def _evaluated(results: Iterable[Path], offsets: Sequence[float]) -> EvaluationTable:
-    """What all drivers evaluated, on the launcher's clock."""
-    return joined([load_evaluation(Path(f"{path}.npz")).shifted(offsets) for path in results])
 
 
 def _with_training(run: LaunchedRun, drivers: Sequence[DriverResult]) -> LaunchedRun:

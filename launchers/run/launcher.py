@@ -107,7 +107,8 @@ class HostsLauncher:
         Raises:
             UserError: with the reason and what to do.
         """
-        _require_module(experiment.strategy)
+        if missing := absence(experiment.strategy):
+            raise UserError(missing)
         self._site.check(experiment)
         placed = self._site.place(experiment)
         if not self._site.is_emulating:
@@ -325,8 +326,3 @@ def absence(strategy: AnyStrategy | type[AnyStrategy]) -> str:
         f"strategy {strategy.kind} needs {strategy.label}, which this environment lacks: make "
         f"setup {strategy.module.upper()}=1 builds it (docs/setup.md)."
     )
-
-
-def _require_module(strategy: AnyStrategy) -> None:
-    if missing := absence(strategy):
-        raise UserError(missing)

@@ -1,7 +1,7 @@
 """Background traffic of a run: between which hosts, its start, and how much of it arrived.
 
 Decides that traffic runs before the first task and until the last one is gone, and what is said of
-a stream that fell behind.  How it is sent is decided in `ps_allreduce.fork_server.datagrams`.
+a stream that fell behind.  How it is sent is decided in `ps_allreduce.fork_server.streams`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ BACKENDS = {
     "ps_async": ("parameter_servers", "AsynchronousBackend"),
     "ps_sync": ("parameter_servers", "SynchronousBackend"),
     "allreduce": ("local_worker", "AllReduceBackend"),
-    "hybrid": ("hybrid_backend", "HybridBackend"),
+    "hybrid": ("parameter_servers", "HybridBackend"),
     "horovod": ("horovod", "HorovodBackend"),
     "stock_ps": ("stock.backends", "StockServersBackend"),
     "stock_allreduce": ("stock.backends", "StockAllReduceBackend"),

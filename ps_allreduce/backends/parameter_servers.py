@@ -1,7 +1,8 @@
 """Parameter servers, asynchronous and synchronous: the cluster, and where variables go.
 
 The chief has every bucket created on the server that the plan names (`exchange.served`).  It traces
-one step that any worker can execute (decision 0002).
+one step that any worker can execute (decision 0002).  Of a hybrid, it drives workers that average
+all else among themselves as well.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.aggregation import join_cluster, workers_by_host
 from ps_allreduce.exchange.asynchronous import AsynchronousExchange
 from ps_allreduce.exchange.buckets import Messages, holders
+from ps_allreduce.exchange.hybrid_exchange import HybridExchange
 from ps_allreduce.exchange.listening import wait_for_servers
-from ps_allreduce.exchange.served import ServedVariables
-from ps_allreduce.exchange.served_tables import ServedTables
+from ps_allreduce.exchange.served import ServedTables, ServedVariables
 from ps_allreduce.exchange.servers import ServerExchange, connect, fetch, raise_first
 from ps_allreduce.exchange.steps import Exchange, Values, traced_function, worker_device
 from ps_allreduce.exchange.switching import SwitchingExchange
@@ -287,3 +288,40 @@ class SynchronousBackend(PlacedVariables):
             hosts,
             self._tables,
         )
+
+
+class HybridBackend(ServerBackend):
+    """The chief of servers that hold tables, and of workers that hold the rest."""
+
+    def _make_exchange(self, program: Program, rule: UpdateRule) -> HybridExchange:
+        assert self._tables is not None
+        self._hybrid = HybridExchange(
+            program.initial_values(),
+            rule,
+            self._wire.messages,
+            self._experiment.num_workers,
+            self._servers.num_ps,
+            self._device,
+            self._tables,
+        )
+        return self._hybrid
+
+    def weight_checksums(self) -> list[int]:
+        """Those of servers, then one of each variable of a worker, which all must agree on."""
+        own = [
+            [int(checksum(value)) for value in self._hybrid.read_own(worker)]
+            for worker in range(self._experiment.num_workers)
+        ]
+        if any(sums != own[0] for sums in own):
+            raise LaunchError("workers hold different values of variables that they average.")
+        return [*super().weight_checksums(), *own[0]]
+
+    def read_weights(self) -> list[npt.NDArray[np.float32]]:
+        """The first worker's variables, and whole tables."""
+        own = [value.numpy() for value in self._hybrid.read_own(0)]
+        return self._in_order(own, self._read_tables())
+
+    def messages(self) -> list[MessageRecord]:
+        """Those of the ring, one per bucket."""
+        names = [spec.name for spec in self._whole if spec.trainable]
+        return recorded_buckets(self._hybrid.buckets, names)

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from .packing import hold
 from .private_api import CALLS_WITHOUT_STREAM
 from .servers import Cluster, Send, Sent
-from .steps import worker_device
+from .steps import hold, worker_device
 from .worker_local import HOST
 
 #: No gradient is refused as stale: workers wait for the values that their gradients lead to.

@@ -21,8 +21,7 @@ from tensorflow.types.experimental import ConcreteFunction
 
 from .buckets import Messages
 from .private_api import leave_on_worker, value_on_worker
-from .served import ServedVariables
-from .served_tables import ServedTables
+from .served import ServedTables, ServedVariables
 from .servers import ServerExchange, raise_first
 from .steps import Exchanged, Step, traced_function, worker_device
 from .worker_local import HOST

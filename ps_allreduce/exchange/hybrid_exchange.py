@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from .buckets import Bucket, Messages
 from .replica import Replica, RingMeans
-from .served import ServedVariables
-from .served_tables import ServedTables
+from .served import ServedTables, ServedVariables
 from .steps import Exchanged, Step, on_device, worker_device
 from .synchronous import SynchronousExchange
 from .updates import UpdateRule

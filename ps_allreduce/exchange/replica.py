@@ -19,8 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .buckets import Messages, Tensor, fill_buckets
-from .packing import hold, pack, unpack
-from .steps import on_device, traced_function
+from .steps import hold, on_device, pack, traced_function, unpack
 from .updates import UpdateRule
 from .worker_local import LocalCounter
 

@@ -17,11 +17,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from .buckets import Messages
-from .packing import hold
 from .private_api import memory_device
-from .served import ServedVariables
-from .served_tables import ServedTables
-from .steps import Exchanged, Step, on_device, server_device
+from .served import ServedTables, ServedVariables
+from .steps import Exchanged, Step, hold, on_device, server_device
 from .worker_local import LocalVariable, assign
 
 #: Addresses (`host:port`) of all tasks by type.

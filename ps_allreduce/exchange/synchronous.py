@@ -18,8 +18,7 @@ from tensorflow.types.experimental import ConcreteFunction
 
 from .aggregation import HostGroup, add_gradient, make_accumulator, take_mean
 from .buckets import Messages
-from .served import ServedVariables
-from .served_tables import ServedTables, SynchronousTables
+from .served import ServedTables, ServedVariables, SynchronousTables
 from .servers import Sent, ServerExchange, raise_first
 from .steps import Exchanged, Step, server_device, traced_function, worker_device
 from .worker_local import LocalTurn

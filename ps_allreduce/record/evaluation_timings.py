@@ -1,7 +1,9 @@
-"""Raw timings of an evaluation, and the figures that are derived from them.
+"""Raw timings of evaluations, their figures, and the curve of a training that learns.
 
 Decides how long an evaluation took: from the first batch that a worker asked for to the last that
-one has evaluated.  Everything is pure; times are seconds of one wall clock.
+one has evaluated.  Of a training that learns, decides its clock, which stands still while a run
+evaluates, when a target was reached between two evaluations, and what staleness is.  Everything is
+pure; times are seconds of one wall clock.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ps_allreduce.record.steps import Floats, Integers
+from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.measurement import Learning
+from ps_allreduce.point.strategies import AsynchronousServers
+from ps_allreduce.record.steps import Floats, Integers, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +149,154 @@ def evaluation_times(
             int((table.worker == worker).sum()) for worker in range(num_workers)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningCurve:
+    """The curve of a run: what was known after each evaluation.
+
+    Attributes:
+        examples: that all workers had trained on.
+        seconds: of training, without evaluations; 0 at the first evaluation, before which every
+            worker makes a step.
+        loss, accuracy: of the held-out examples; accuracies are left out where there are none.
+        gradient_norm: of a batch of them, the mean over all; empty where nobody asked for it.
+        target_s, target_examples: at which the target was reached, between two evaluations by the
+            straight line between them; None where it was not.
+        staleness: how many updates found 0, 1, 2 ... updates of others between the values that
+            their gradient was computed from and themselves; empty where all workers meet.
+    """
+
+    examples: tuple[int, ...]
+    seconds: tuple[float, ...]
+    loss: tuple[float, ...]
+    accuracy: tuple[float, ...] = ()
+    gradient_norm: tuple[float, ...] = ()
+    target_s: float | None = None
+    target_examples: float | None = None
+    staleness: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretches:
+    """Steps between evaluations.
+
+    Attributes:
+        number: after how many evaluations each step was made [n].
+        begins, ends: of the first step and of the last one of each, of any worker [k].
+    """
+
+    number: Integers
+    begins: Floats
+    ends: Floats
+
+    @classmethod
+    def of(cls, steps: StepTable, evaluated: EvaluationTable) -> _Stretches:
+        """Nobody makes steps while one worker evaluates for all."""
+        rows = [evaluated.number == number for number in np.unique(evaluated.number)]
+        middles = [(evaluated.begin[own].min() + evaluated.end[own].max()) / 2 for own in rows]
+        number = np.searchsorted(middles, steps.end)
+        own = [number == each for each in range(len(rows))]
+        return cls(
+            number=np.asarray(number, np.int64),
+            begins=np.asarray([steps.start[each].min() for each in own]),
+            ends=np.asarray([steps.end[each].max() for each in own]),
+        )
+
+    @property
+    def seconds(self) -> Floats:
+        """The clock of training at the end of each; 0 at that of the first one [k]."""
+        return np.asarray(np.cumsum(self.ends - self.begins) - (self.ends[0] - self.begins[0]))
+
+    @property
+    def ahead(self) -> Floats:
+        """By how much the wall clock is ahead of that of training, at each step [n]."""
+        return np.asarray((self.ends - self.seconds)[self.number])
+
+
+def learned(
+    experiment: Experiment, learning: Learning, steps: StepTable, evaluated: EvaluationTable
+) -> tuple[StepTable, LearningCurve]:
+    """The steps of a run on the clock of training, and its curve.
+
+    Evaluations that are not finite, with which a run ends, are left out of the curve.
+
+    Raises:
+        ValueError: nothing was evaluated.
+    """
+    if not len(evaluated):
+        raise ValueError("nothing was evaluated")
+    stretches = _Stretches.of(steps, evaluated)
+    made = np.cumsum(np.bincount(stretches.number, minlength=len(stretches.ends)))
+    examples = made * experiment.of_each.examples_per_step
+    scores = [evaluated.of(number).means() for number in range(len(stretches.ends))]
+    loss, accuracy, norm = np.asarray(scores).T
+    kept = np.isfinite(loss)
+    at = reached(learning, loss[kept], accuracy[kept])
+    curve = LearningCurve(
+        examples=tuple(examples[kept].tolist()),
+        seconds=tuple(stretches.seconds[kept].tolist()),
+        loss=tuple(loss[kept].tolist()),
+        accuracy=_known(accuracy[kept]),
+        gradient_norm=_known(norm[kept]),
+        target_s=_between(stretches.seconds[kept], at),
+        target_examples=_between(examples[kept], at),
+        staleness=_counts(experiment, steps),
+    )
+    return steps.on_clock(stretches.ahead), curve
+
+
+def _known(values: Floats) -> tuple[float, ...]:
+    """Nothing where one is not known."""
+    return tuple(values.tolist()) if np.isfinite(values).all() else ()
+
+
+def _between(values: Floats, at: float | None) -> float | None:
+    """The value at a place between two."""
+    return None if at is None else float(np.interp(at, np.arange(len(values)), values))
+
+
+def _counts(experiment: Experiment, steps: StepTable) -> tuple[int, ...]:
+    strategy = experiment.strategy
+    if strategy.synchronous or not strategy.uses_servers:
+        return ()
+    at_first = strategy.synchronous_steps if isinstance(strategy, AsynchronousServers) else 0
+    met = steps.step < at_first
+    stale = np.zeros(len(steps), np.int64)
+    stale[~met] = staleness_of(steps.select(~met))
+    return tuple(np.bincount(stale).tolist())
+
+
+def reached(learning: Learning, loss: Floats, accuracy: Floats) -> float | None:
+    """At which evaluation the target was reached, as a number between two; None for never.
+
+    The first evaluation that reaches it counts, and the straight line from the one before.
+    """
+    is_there = [learning.reaches(*scores) for scores in zip(loss, accuracy, strict=True)]
+    if not any(is_there):
+        return None
+    number = is_there.index(True)
+    values = loss if learning.target_loss is not None else accuracy
+    target = learning.target_loss if learning.target_loss is not None else learning.target_accuracy
+    assert target is not None
+    if number == 0:
+        return 0.0
+    before, after = values[number - 1], values[number]
+    return float(number - 1 + (target - before) / (after - before))
+
+
+def staleness_of(steps: StepTable) -> Integers:
+    """Updates of others between a worker's values and its own update, of each step [n].
+
+    A worker's step ends when its update is applied and the new values are there.  So these are the
+    steps of others that end between the ends of two of its own.  Updates that a server applies in
+    another order than their values arrive are off by one, and the mean is right all the same.
+    """
+    order = np.argsort(steps.end, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    between = np.empty(len(order), np.int64)
+    for worker in np.unique(steps.worker):
+        own = order[steps.worker[order] == worker]
+        between[own] = np.diff(place[own], prepend=-1) - 1
+    return between

@@ -16,9 +16,8 @@ from enum import StrEnum
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import WarmupEnd
-from ps_allreduce.record.evaluation_timings import EvaluationTimes
+from ps_allreduce.record.evaluation_timings import EvaluationTimes, LearningCurve
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
-from ps_allreduce.record.learned import LearningCurve
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.steps import Metrics
 from ps_allreduce.record.variables import (

@@ -32,8 +32,12 @@ from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import InputDataError, LaunchError
 from ps_allreduce.fork_server import messages
 from ps_allreduce.fork_server.child import Reporter, explain_out_of_memory
-from ps_allreduce.fork_server.datagrams import receive_traffic, send_traffic
-from ps_allreduce.fork_server.streams import receive_stream, send_stream
+from ps_allreduce.fork_server.streams import (
+    receive_stream,
+    receive_traffic,
+    send_stream,
+    send_traffic,
+)
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.check_up import CHECK_UP_JOBS
 from ps_allreduce.inspection.host_state import usable_memory
@@ -48,7 +52,7 @@ from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.provenance import computing
 from ps_allreduce.runner.task import run_task
 from ps_allreduce.tf_texts import essence
-from ps_allreduce.workloads.input_files import (
+from ps_allreduce.workloads.inputs import (
     check_files,
     damage_in,
     existing_list,

@@ -127,12 +127,23 @@ class Surroundings(Generic[RowsT]):
 
 
 def timed_loop(
-    driver: Driver[RowsT], measurement: Measurement, around: Surroundings[RowsT]
+    driver: Driver[RowsT], measurement: Measurement | Learning, around: Surroundings[RowsT]
 ) -> TimedSteps[RowsT]:
-    """Run one measurement."""
+    """Run one measurement: the first step of every worker, then what its kind asks for."""
     around.progress(Phase.FIRST)
     stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
     around.progress(Phase.WARMUP)
+    if isinstance(measurement, Learning):
+        return _learn(driver, measurement, around, stretches)
+    return _measure_window(driver, measurement, around, stretches)
+
+
+def _measure_window(
+    driver: Driver[RowsT],
+    measurement: Measurement,
+    around: Surroundings[RowsT],
+    stretches: list[Stretch[RowsT]],
+) -> TimedSteps[RowsT]:
     made = _Progress()
     step_s, warmup_end = _warm_up(driver, measurement, around, stretches, made)
     around.expect(measurement.least_measured_s(step_s))
@@ -158,17 +169,17 @@ def timed_loop(
     return TimedSteps(stretches, warmup_end, evaluated)
 
 
-def learning_loop(
-    driver: Driver[RowsT], learning: Learning, around: Surroundings[RowsT]
+def _learn(
+    driver: Driver[RowsT],
+    learning: Learning,
+    around: Surroundings[RowsT],
+    stretches: list[Stretch[RowsT]],
 ) -> TimedSteps[RowsT]:
     """Train until the target or a bound is reached, and evaluate meanwhile.
 
     The first step of every worker comes before the first evaluation, and before the clock of
     training begins: functions are traced, and connections are made.
     """
-    around.progress(Phase.FIRST)
-    stretches = [Stretch(Phase.FIRST, 1, driver.run(1))]
-    around.progress(Phase.WARMUP)
     around.progress(Phase.MEASURED)
     evaluated = [driver.evaluate(learning.evaluation)]
     count, leading = learning.evaluation_steps, max(1, learning.evaluation_steps // LEADING)

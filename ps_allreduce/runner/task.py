@@ -38,13 +38,7 @@ from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
 from ps_allreduce.record.variables import PlacementUsed, RunWeights, save_weights
-from ps_allreduce.runner.loop import (
-    Stretch,
-    Surroundings,
-    TimedSteps,
-    learning_loop,
-    timed_loop,
-)
+from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 
@@ -182,10 +176,7 @@ def _measure(
         examples_per_round=experiment.global_batch,
         meet=experiment.num_workers == 1 or experiment.strategy.communicates(),
     )
-    if isinstance(measurement, Learning):
-        timed = learning_loop(backend, measurement, around)
-    else:
-        timed = timed_loop(backend, measurement, around)
+    timed = timed_loop(backend, measurement, around)
     starts.setdefault(Phase.EVENTS, PhaseStart(time.time(), backend.traces))
     return timed, starts
 

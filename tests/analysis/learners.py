@@ -11,7 +11,7 @@ from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.learned import LearningCurve
+from ps_allreduce.record.evaluation_timings import LearningCurve
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import run
 from tests.fakes import OWN, make_experiment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -30,6 +31,14 @@ def patched_words(patch: Path) -> tuple[str, ...]:
     Its host was granted two GPUs.
     """
     return ("env", "CUDA_VISIBLE_DEVICES=0,1", sys.executable, str(PATCHED), str(patch))
+
+
+@pytest.fixture(autouse=True)
+def tensorflow_where_marked(request: pytest.FixtureRequest) -> None:
+    """TensorFlow is installed, where a test is marked so."""
+    is_needed = request.node.get_closest_marker("tensorflow") is not None
+    if is_needed and importlib.util.find_spec("tensorflow") is None:
+        skip_or_fail("TensorFlow is not installed")
 
 
 @pytest.fixture(scope="session")

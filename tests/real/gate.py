@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from experiments.suite.agreement import compare
-from experiments.suite.gate_arms import reference_of
+from experiments.suite.gate_arms import compare, reference_of
 from launchers.protocol import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment

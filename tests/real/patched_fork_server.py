@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ps_allreduce.backends.contract import COMPUTE
 from ps_allreduce.backends.local_worker import AllReduceBackend, LocalWorker
-from ps_allreduce.exchange import own_tables, served_tables
+from ps_allreduce.exchange import own_tables, served
 from ps_allreduce.exchange.asynchronous import AsynchronousExchange
 from ps_allreduce.exchange.lookups import summed
 from ps_allreduce.exchange.replica import RingMeans
@@ -164,7 +164,7 @@ def repeated_rows() -> None:
     def as_it_is(slices: tf.IndexedSlices) -> tf.IndexedSlices:
         return slices
 
-    for module in (served_tables, own_tables):
+    for module in (served, own_tables):
         setattr(module, summed.__name__, as_it_is)
 
 
@@ -174,7 +174,7 @@ def order_of_shards() -> None:
     def by_shard(_: Any, rows: list[tf.Tensor]) -> tf.Tensor:
         return tf.concat(rows, 0)
 
-    setattr(served_tables, "tf", SimpleNamespace(**{**vars(tf), "dynamic_stitch": by_shard}))  # noqa: B010
+    setattr(served, "tf", SimpleNamespace(**{**vars(tf), "dynamic_stitch": by_shard}))  # noqa: B010
 
 
 PATCHES: dict[str, Callable[[], None]] = {

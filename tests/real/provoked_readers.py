@@ -17,10 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ps_allreduce.exchange.readers import ImageReader, Images, RecordReader
-from ps_allreduce.exchange.reading import Reader, Settings, WorkerShare, endless_batches
+from ps_allreduce.exchange.reading import (
+    ImageReader,
+    Images,
+    Reader,
+    RecordReader,
+    Settings,
+    WorkerShare,
+    endless_batches,
+)
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.workloads.input_files import damage_in, write_list
+from ps_allreduce.workloads.inputs import damage_in, write_list
 
 #: Pixels of stored images, and of those that are read.
 STORED, SIZE = 8, 6

@@ -17,11 +17,7 @@ from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
 from tests.cluster import LocalLauncher
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow"),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 PRETENDED = Path(__file__).with_name("pretended_gpus.py")
 

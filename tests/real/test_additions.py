@@ -12,7 +12,6 @@ from tests.test_additions import run
 
 
 @pytest.mark.tensorflow
-@pytest.mark.usefixtures("need_tensorflow")
 def test_one_of_each_runs_together(checkout: Path) -> None:
     size = ["--image-size", "32", "--batch-per-worker", "2", "--workers", "1,2"]
     words = ["--launcher", "here", "--model", "Linear", *size, "--half-life", "3"]

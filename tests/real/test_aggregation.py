@@ -25,7 +25,7 @@ from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched
 from tests.real.points import BRIEF, launch, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 WORKLOAD = Workload(batch_per_worker=8)
 

@@ -17,7 +17,7 @@ from tests import data_sets
 from tests.data_sets import COPIES
 from tests.real.points import output_of
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 
 def _unusual_images(folder: Path) -> None:

@@ -22,7 +22,7 @@ from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched, Trained, train
 from tests.real.points import BRIEF, LONG, kill_when_measured, launch, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 #: All gradients are equal, so weights tell how many were applied; the rate makes each step count.
 CONSTANT = Workload(

@@ -22,7 +22,7 @@ from ps_allreduce.record.records import Status
 from tests.real.gate import TOLERANCE, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 WORKLOAD = Workload(batch_per_worker=8)
 

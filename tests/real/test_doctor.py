@@ -20,12 +20,7 @@ from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.slurm_cluster import NAMES, missing_for_slurm, slurm_cluster
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow"),
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PYTHON = (sys.executable, "-m")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.studies.defaults import default_workload
-from experiments.suite.agreement import LIMIT
+from experiments.suite.gate_arms import LIMIT
 from launchers.protocol import LaunchedRun
 from ps_allreduce.bounds import demands
 from ps_allreduce.exchange.stacking import RowRule
@@ -43,7 +43,7 @@ from tests.real.gate import (
 from tests.real.loopback import loopback_bytes_per_step, private_loopback
 from tests.real.points import OWN, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 #: The most popular row of a table is looked up by a seventh of a batch.
 TOWERS = replace(default_workload(SMALL_TWO_TOWER), batch_per_worker=64)

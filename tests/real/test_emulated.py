@@ -48,11 +48,7 @@ from tests.real.points import (
     when_measured,
 )
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow", "namespaces"),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.usefixtures("namespaces")]
 
 #: On a busy machine.
 PATIENCE_S = 120.0

@@ -50,7 +50,7 @@ from tests.real.points import OWN, launch, point
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow", "two_cores"),
+    pytest.mark.usefixtures("two_cores"),
     pytest.mark.timeout(600),
 ]
 

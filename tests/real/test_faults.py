@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.usefixtures("need_tensorflow", "two_cores", "mounts"),
+    pytest.mark.usefixtures("two_cores", "mounts"),
 ]
 
 

@@ -15,8 +15,8 @@ from experiments.cli.requests import SpreadRequest
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.scope import Scope
 from experiments.suite import gate_arms
-from experiments.suite.agreement import LIMIT
 from experiments.suite.gate import GateRequest, run_gate
+from experiments.suite.gate_arms import LIMIT
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.buckets import Tensor, fill_buckets
 from ps_allreduce.point.experiment import Experiment
@@ -43,7 +43,7 @@ from tests.real.conftest import patched_words
 from tests.real.gate import TOLERANCE, Compare, Patched, Trained, difference, single_for, train
 from tests.real.points import launch, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 #: Cuts every kernel of the small model into several shards.
 SPLIT = 20_000

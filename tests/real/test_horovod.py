@@ -19,7 +19,7 @@ import pytest
 from ps_allreduce.record.provenance import ROOT
 from tests.conftest import skip_or_fail
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 WORKER = Path(__file__).with_name("horovod_worker.py")
 

@@ -24,11 +24,7 @@ from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.ssh_hosts import SshHosts, missing_for_ssh, ssh_hosts
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow"),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 #: On a busy machine.
 PATIENCE_S = 120.0

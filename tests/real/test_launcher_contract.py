@@ -20,12 +20,7 @@ from tests.conftest import skip_or_fail
 from tests.real.slurm_cluster import missing_for_slurm, slurm_cluster
 from tests.real.ssh_hosts import PORT, missing_for_ssh, ssh_hosts
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow"),
-    pytest.mark.timeout(400),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(400)]
 
 RUN_S = 300.0
 

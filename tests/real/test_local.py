@@ -46,7 +46,7 @@ from tests.real.machines import wait_until
 from tests.real.points import BRIEF, LONG, in_flight, kill_when_measured, launch, point
 from tests.trace_events import check_trace, counts, wanted_flows
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 #: Of the small model, trainable ones.
 NUM_VARIABLES = 10

@@ -33,7 +33,7 @@ from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare
 from tests.real.points import launch, output_of, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 MODULE = Path(__file__).with_name("model_kinds.py")
 

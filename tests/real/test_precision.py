@@ -27,7 +27,7 @@ from tests.cluster import LocalLauncher
 from tests.real.gate import Trained, distance, single_for, train
 from tests.real.points import point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 #: Half the distance of neighbouring numbers, relative: what rounding changes at most.
 ROUNDOFF = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.points import output_of
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 
 @pytest.fixture(scope="module")

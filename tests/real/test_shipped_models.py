@@ -24,7 +24,7 @@ from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare
 from tests.real.points import output_of, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 TRAINED = {
     SMALL_TWO_TOWER: Workload(model=RecommenderModel(), optimizer=Adagrad(), batch_per_worker=64),

@@ -32,13 +32,7 @@ from tests.real.points import in_flight
 from tests.real.slurm_cluster import NAMES, SlurmCluster, missing_for_slurm, slurm_cluster
 from tests.real.users_model import write_model
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.slurm,
-    pytest.mark.usefixtures("need_tensorflow"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.slurm, pytest.mark.timeout(900)]
 
 SWEEP_S = 600.0
 

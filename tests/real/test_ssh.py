@@ -29,11 +29,7 @@ from tests.real.points import BRIEF, LONG, launch, point, when_measured
 from tests.real.ssh_hosts import PORT, SshHosts, missing_for_ssh, ssh_hosts
 from tests.real.users_model import run_one, write_model
 
-pytestmark = [
-    pytest.mark.tensorflow,
-    pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow"),
-]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 #: On a busy machine.
 PATIENCE_S = 240.0

@@ -13,7 +13,7 @@ import pytest
 
 from ps_allreduce.record.provenance import ROOT
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 #: Takes the place of a task and tells what it reported or why it did not.
 TASK = """

@@ -12,7 +12,7 @@ from ps_allreduce import tf_texts as texts
 from ps_allreduce.fork_server.child import ADVICE, explain_out_of_memory
 from tests.real.points import output_of
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 
 #: Variables of a dense layer.

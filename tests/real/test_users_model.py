@@ -23,7 +23,7 @@ from tests.make import run_make
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.slow,
-    pytest.mark.usefixtures("need_tensorflow", "two_cores"),
+    pytest.mark.usefixtures("two_cores"),
     pytest.mark.timeout(600),
 ]
 

@@ -42,7 +42,7 @@ from tests.cluster import LocalLauncher
 from tests.real.loopback import loopback_bytes_per_image, private_loopback
 from tests.real.points import BRIEF, launch, output_of, point
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("need_tensorflow", "two_cores")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
 
 
 @pytest.fixture(scope="module")

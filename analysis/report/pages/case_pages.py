@@ -17,9 +17,9 @@ from analysis.report.explanation import (
     explanation_table,
     meanings_table,
 )
-from analysis.report.pages.page_parts import CaseReport, PagePart, TextTable
+from analysis.report.pages.page_parts import CaseReport, PagePart
 from analysis.report.sentences.meetings import each_text, scaling_lines_of
-from analysis.report.tables.looked_up_rows import LOOKED_UP_NOTE, looked_up_rows
+from analysis.report.tables.network_items import LOOKED_UP_NOTE, looked_up_rows
 from analysis.report.tables.table import on_several_hosts, pairs_lines, report_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.report.tables.where_time_goes import (
@@ -46,6 +46,7 @@ from analysis.stats.points import (
 from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
+    TextTable,
     number,
     outcome_text,
     ratio,

@@ -128,7 +128,7 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
     if damaged := results.files.damaged:
         yield f"{count_text(len(damaged), 'file')} could not be read and {_are(damaged)} left out."
     if results.missing:
-        made = not_made_text(len(results.missing), len(results.files.planned or ()))
+        made = not_made_text(len(results.missing), len(results.files.definition.planned))
         yield (f"{made} with this machine, software and measured program: the sweep is unfinished.")
     if older := results.older_blocks:
         yield (
@@ -138,8 +138,8 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
 
 
 def _chosen_lines(results: SweepResults) -> Iterator[str]:
-    for model, bits_per_s in sorted(results.files.link_rates.items()):
-        batch = results.files.batches.get(model)
+    for model, bits_per_s in sorted(results.files.definition.link_rates.items()):
+        batch = results.files.definition.batches.get(model)
         also = f" and a batch of {batch} per worker" if batch else ""
         yield (
             f"Nobody stated the rate of the emulated links. A first look chose "

@@ -10,31 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
-
 from analysis.data.cases import Case, Point
 from analysis.figures.save import SavedFigure
 from analysis.report.sentences.verdict import Verdict
 from analysis.report.tables.what_was_run import Items
+from analysis.wording import TextTable
 from ps_allreduce.record.choices import ExchangeChoice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TextTable:
-    """A table of a page.
-
-    Attributes:
-        rows: text, under headings.
-        title: empty where the page's own says enough.
-        folded: what stands in its place until a reader opens it; empty if it is open.
-        wraps: columns of long text, with the class that says how they wrap.
-    """
-
-    rows: pd.DataFrame
-    title: str = ""
-    caption: str = ""
-    folded: str = ""
-    wraps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

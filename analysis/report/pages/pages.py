@@ -26,7 +26,7 @@ from analysis.figures.style import IN_PAGE
 from analysis.published import PUBLISHED
 from analysis.report.pages.case_pages import CASE_PAGES
 from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
-from analysis.report.pages.page_parts import CaseReport, Page, PagePart, TextTable
+from analysis.report.pages.page_parts import CaseReport, Page, PagePart
 from analysis.report.tables.network_items import host_items, network_parts
 from analysis.report.tables.what_was_run import (
     block_lines,
@@ -37,6 +37,7 @@ from analysis.report.tables.what_was_run import (
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
+from analysis.wording import TextTable
 from ps_allreduce.record.files import write_atomically
 
 #: More warnings than these are folded: whoever reads a first page reads no list.
@@ -121,9 +122,6 @@ def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
     if study is None:
         return None
     shown = study.show(cases)
-    tables = [
-        TextTable(rows=each.rows, title=each.title, caption=each.caption) for each in shown.tables
-    ]
     figures = [
         save_with_data(
             each.figure,
@@ -136,7 +134,7 @@ def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
     ]
     told = PagePart(
         sentences=shown.sentences,
-        tables=tables,
+        tables=shown.tables,
         figures=figures,
         notes=[f"The original: {study.source}", *study.differences],
     )

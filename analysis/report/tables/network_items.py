@@ -1,7 +1,8 @@
 """What the hosts were, what the networks between them were asked to be, and what they carried.
 
 Decides how measurements of links are summed up: a link is a source and a target, its figure the
-median over runs, so that one disturbed measurement does not make it the slowest.
+median over runs, so that one disturbed measurement does not make it the slowest.  Rows of tables
+that steps look up have a table of their own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from statistics import median
 import pandas as pd
 
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
-from analysis.report.pages.page_parts import PagePart, TextTable
+from analysis.data.cases import Case, Point
+from analysis.report.pages.page_parts import PagePart
 from analysis.report.tables.what_was_run import Items
-from analysis.wording import count_text, rate_text
+from analysis.wording import NONE, TextTable, count_text, number, rate_text, ratio
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.hosts import SLOW_IMPORT_S, HostFacts, HostRecord, Interface
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -210,3 +212,33 @@ def _import_items(hosts: Sequence[HostRecord]) -> Items:
         else ""
     )
     return [("import of TensorFlow", f"{text} ({slowest}){hint}")]
+
+
+LOOKED_UP_NOTE = (
+    "Rows of tables in a step, means over the batches that workers repeat: look-ups of a worker, "
+    "different rows among them, and different rows of all workers together. Hottest over mean: "
+    "rows that are asked of one server; 1.00 is balanced."
+)
+
+
+def looked_up_rows(case: Case) -> pd.DataFrame:
+    """A row for each point whose launches counted rows."""
+    return pd.DataFrame([row for point in case.points for row in _row(point)])
+
+
+def _row(point: Point) -> list[dict[str, str]]:
+    asked = next((r.rows_asked for r in point.counting if r.rows_asked is not None), None)
+    if asked is None:
+        return []
+    hot = asked.hot_shard
+    return [
+        {
+            "setting": point.setting.label,
+            "workers": str(point.num_workers),
+            "servers": str(point.experiment.num_ps or NONE),
+            "look-ups": number(asked.asked),
+            "different rows": number(asked.unique),
+            "of all workers": number(asked.union),
+            "hottest over mean": NONE if hot is None else ratio(hot),
+        }
+    ]

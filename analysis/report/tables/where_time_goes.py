@@ -3,7 +3,7 @@
 Decides columns and rounding; tracing changes what it looks at, so its price stands beside every
 trace.  Of the tasks of a run the raw timings and samples are read here, which the table of runs
 does not keep.  What the parts are is decided in `derive.step_parts` and
-`stats.explained_parts`, the metrics in `derive.pop`.
+`stats.explained_parts`, the metrics in `derive.step_parts`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.derive.costs import task_seconds
 from analysis.derive.fastest_step import step_time_s
-from analysis.derive.pop import computation_scaling
-from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
+from analysis.derive.step_parts import PARTS, computation_scaling, hidden_seconds, parts_of
 from analysis.stats.causes import alone_s, mean_parts
 from analysis.stats.statistics import mean_of
 from analysis.wording import NONE, count_text, number, ratio, with_interval

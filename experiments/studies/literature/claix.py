@@ -83,7 +83,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         yield from _strong(scope, weak)
         if scope.device is Device.GPU and weak.emulated is None:
             mixed = replace(weak, precision=Precision.MIXED_FLOAT16)
-            yield _evaluated(_last(scope, mixed), EvaluationMode.DISTRIBUTED)
+            point = scope.reduced(mixed, scope.scale.workers[-1])
+            yield _evaluated(point, EvaluationMode.DISTRIBUTED)
 
 
 def _scaled(scope: Scope, workload: Workload) -> Iterator[Experiment]:
@@ -111,10 +112,6 @@ def _trained(scope: Scope, workload: Workload, numbers: Sequence[int]) -> Iterat
     for workers in numbers:
         if workers > 1:
             yield scope.reduced(workload, workers)
-
-
-def _last(scope: Scope, workload: Workload) -> Experiment:
-    return scope.reduced(workload, scope.scale.workers[-1])
 
 
 def _fused(scope: Scope, workload: Workload) -> Iterator[Experiment]:

@@ -82,7 +82,7 @@ class ExampleForm:
             raise UserError(f"highest must be above 0, got {self.highest}.")
 
     def images(self, size: int, num_outputs: int) -> dict[str, Any]:
-        """What makes `exchange.readers.Images`, for a model of such an input and output."""
+        """What makes `exchange.reading.Images`, for a model of such an input and output."""
         return {
             "encoding": self.encoding.value,
             "channels": self.channels,

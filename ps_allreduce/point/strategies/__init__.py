@@ -13,8 +13,7 @@ from typing import get_args
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
 from ps_allreduce.point.strategies.base import NoCommunication, Single, value_of
-from ps_allreduce.point.strategies.hybrid import Hybrid
-from ps_allreduce.point.strategies.servers import AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies.servers import AsynchronousServers, Hybrid, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
 
 __all__ = [

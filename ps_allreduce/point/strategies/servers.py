@@ -1,10 +1,13 @@
-"""Strategies with parameter servers: gradients are applied where the variables live."""
+"""Strategies with parameter servers: gradients are applied where the variables live.
+
+A hybrid has servers for tables alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.exchange.stacking import RowRule
@@ -14,6 +17,10 @@ from ps_allreduce.point.strategies.base import LookingUp, Servers, Strategy, Str
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, Wire, transport_text
 from ps_allreduce.serialization import LATER, changed_parts
+
+if TYPE_CHECKING:
+    from ps_allreduce.point.workload import Workload
+
 
 #: More would only make a run's last dispatch longer than its window.
 MOST_STEPS_PER_DISPATCH = 16
@@ -146,3 +153,49 @@ class SynchronousServers(ParameterServers):
                 "host_aggregation needs equally many workers on every host: num_workers "
                 f"{num_workers} is no multiple of workers_per_host {together}."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hybrid(LookingUp):
+    """Rows of tables are on servers; all other gradients are averaged by the workers' ring.
+
+    Both are synchronous (Kim et al., "Parallax: Sparsity-aware Data Parallel Training of Deep
+    Neural Networks", EuroSys 2019).
+    """
+
+    kind: ClassVar[str] = "hybrid"
+    label: ClassVar[str] = "hybrid: tables on servers, the rest by all-reduce"
+    side: ClassVar[StrategySide] = StrategySide.HYBRID
+    fixed: ClassVar[frozenset[str]] = frozenset({"placement", "split_bytes"})
+    implied: ClassVar[Mapping[str, object]] = {"staleness": 0, "host_aggregation": False}
+
+    embeddings: Embeddings = Embeddings.SPARSE
+    servers: Servers = field(default_factory=lambda: Servers(table_rows=RowRule.MODULO))
+    wire: Wire = field(default_factory=Wire)
+
+    def __post_init__(self) -> None:
+        if not self.is_sparse:
+            raise UserError(
+                f"strategy {self.kind} has rows of tables on servers: leave --embeddings "
+                f"{self.embeddings} out."
+            )
+
+    @classmethod
+    def refusal(cls, workload: Workload) -> str:
+        """Why there are no rows to be put on servers."""
+        return workload.sparse_refusal()
+
+    def columns(self) -> dict[str, object]:
+        """Without a placement: servers hold no whole variables."""
+        return {**LookingUp.columns(self), "placement": None}
+
+    @property
+    def transport(self) -> str:
+        """TensorFlow's gRPC, of both; rows travel in float32."""
+        return transport_text(TCP, self.wire.gradients)
+
+    def title_parts(self) -> list[str]:
+        """Servers, and what is changed."""
+        layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
+        rows = [] if self.servers.table_rows is None else [self.servers.table_rows.phrase]
+        return [f"{self.servers.num_ps} ps", *layout, *self.wire.title_parts(), *rows]

@@ -252,7 +252,7 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     save(tmp_path, run(SINGLE, 1.0, 0))
     (tmp_path / "sweep.json").write_text(text)
     results = results_of(tmp_path)
-    assert (results.files.planned, results.missing) == (None, ())
+    assert (results.files.definition.planned, results.missing) == ((), ())
     assert [item.path for item in results.files.damaged] == ["sweep.json"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.derive.pop import PopMetrics, computation_scaling, pop_metrics
+from analysis.derive.step_parts import PopMetrics, computation_scaling, pop_metrics
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
 SECONDS = st.floats(1e-6, 10.0)

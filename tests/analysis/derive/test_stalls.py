@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.data.rows import row_of
-from analysis.derive.stalls import Stalls, main_hump, second_hump, stalls_of
+from analysis.derive.steadiness import Stalls, main_hump, second_hump, stalls_of
 from analysis.derive.step_parts import parts_of
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.strategies import (

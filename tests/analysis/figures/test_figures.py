@@ -26,7 +26,7 @@ from analysis.figures.against_workers import (
     plot_throughput,
     setting_groups,
 )
-from analysis.figures.bars import plot_placement
+from analysis.figures.bars import plot_breakdown, plot_placement
 from analysis.figures.contenders import contenders_data, pair_axis, plot_contenders
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
@@ -42,7 +42,6 @@ from analysis.figures.style import (
     render_figure,
     style,
 )
-from analysis.figures.where_time_goes import plot_breakdown
 from analysis.report.pages.case_pages import unclaimed_lines
 from analysis.stats.points import point_table
 from ps_allreduce.point.placement import Policy

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.data.case_names import file_names
 from analysis.data.cases import Case
 from analysis.data.columns import CONDITIONS
-from analysis.figures.names import file_names, slug
+from analysis.wording import slug
 
 SLOW = {"emulated_forward_s": 0.03359580052493439, "emulated_backward_s": 0.06719160104986878}
 FAST = {"emulated_forward_s": 0.01679790026246719, "emulated_backward_s": 0.03359580052493438}

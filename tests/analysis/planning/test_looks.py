@@ -32,7 +32,9 @@ def leave(folder: Path, *, may_stop_early: bool) -> None:
 def told(folder: Path) -> float:
     """Half of the width of the interval in the report, on the logarithm."""
     results = analysed(read_sweep(folder))
-    (case,) = make_cases(results.block.table, results.files.records, results.files.may_stop_early)
+    (case,) = make_cases(
+        results.block.table, results.files.records, results.files.definition.may_stop_early
+    )
     main = comparisons(case).main
     assert main is not None
     decision = main.decision

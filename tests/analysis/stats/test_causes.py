@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.derive.network_causes import better_placement, network_causes
-from analysis.figures.where_time_goes import plot_explanation
+from analysis.figures.bars import plot_explanation
 from analysis.report.explanation import (
     MEANINGS,
     advice_text,

@@ -21,7 +21,7 @@ from analysis.report.screen import verdict_text
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.drift import drift_of
+from analysis.stats.doubts import drift_of
 from analysis.stats.findings import beside_undecided
 from analysis.stats.pairs.rivals import Kind
 from ps_allreduce.point.placement import Policy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.derive.stalls import LEAST_STEPS
+from analysis.derive.steadiness import LEAST_FOR_HUMPS
 from analysis.stats.explained_parts import Cause
 from analysis.suite.json_lines import read_lines, write_lines
 from analysis.suite.planted_causes import (
@@ -136,7 +136,7 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert shallow.network == replace(NETWORK, port_buffer_bytes=PORTS[0.2])
     # Stalls are looked for in so many steps.
     assert isinstance(shallow.measurement, Measurement)
-    assert shallow.measurement.measured_steps == LEAST_STEPS
+    assert shallow.measurement.measured_steps == LEAST_FOR_HUMPS
     hot = planted_point(sound, {Plant.HOT_SERVER: 0.1}, step, tmp_path)
     assert hot.strategy == sound.strategy
     (module,) = tmp_path.glob("models/*/planted.py")

@@ -33,7 +33,6 @@ from tests.experiments.studies.scopes import make_scope
 from tests.fakes import LOOKING_UP
 
 QUICK = PROFILES["quick"]
-ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
 
 
 def points_of(name: str, workers: tuple[int, ...] = (1, 2), **changes: Any) -> list[Experiment]:

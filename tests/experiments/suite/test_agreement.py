@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.suite.agreement import LIMIT, Agreement, GateArm, GateVerdict, compare
+from experiments.suite.gate_arms import LIMIT, Agreement, GateArm, GateVerdict, compare
 from ps_allreduce.record.variables import RunWeights
 
 Arrays = list[npt.NDArray[np.float32]]

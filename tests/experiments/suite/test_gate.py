@@ -13,9 +13,8 @@ import pytest
 
 from experiments import surroundings
 from experiments.suite import gate_arms
-from experiments.suite.agreement import LIMIT
 from experiments.suite.gate import notes
-from experiments.suite.gate_arms import arms
+from experiments.suite.gate_arms import LIMIT, arms
 from launchers.protocol import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.stacking import RowRule

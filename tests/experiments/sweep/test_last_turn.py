@@ -59,7 +59,7 @@ def test_a_narrow_interval_ends_the_sweep_and_the_same_command_adds_nothing(
     assert result.standing.is_complete
     assert len(result.made) == 2 * 3
     files = read_sweep(tmp_path)
-    assert (files.may_stop_early, len(files.planned or ())) == (True, 6)
+    assert (files.definition.may_stop_early, len(files.definition.planned)) == (True, 6)
     again = go(FakeLauncher(), tmp_path, read_choices(tmp_path, "", None))
     assert (again.made, again.stop) == ((), None)
 
@@ -75,7 +75,7 @@ def test_looks_of_an_interrupted_sweep_count_when_it_goes_on(tmp_path: Path) -> 
     assert go(FakeLauncher(script), tmp_path).stop is Stop.INTERRUPTED
     choices = read_choices(tmp_path, "", None)
     go(FakeLauncher(alternating(0.1)), tmp_path, choices)
-    assert read_sweep(tmp_path).may_stop_early
+    assert read_sweep(tmp_path).definition.may_stop_early
     assert len(records(tmp_path)) == 17
 
 
@@ -128,7 +128,7 @@ def test_turns_are_made_for_as_long_as_they_fit_into_the_time(
     assert read_choices(tmp_path, "", None).answer(LAUNCHES, int) == launches
     assert listener.expected == [2 * n for n in range(launches - 3, -1, -1)]
     files = read_sweep(tmp_path)
-    assert (len(files.planned or ()), files.may_stop_early) == (2 * launches, False)
+    assert (len(files.definition.planned), files.definition.may_stop_early) == (2 * launches, False)
 
 
 def test_the_fewest_turns_of_the_main_comparison_are_made_without_time(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_fewest_turns_of_the_main_comparison_are_made_without_time(tmp_path:
     result = execute(sweep, sweep.runs(), place, Choices(), begun=0.0)
     assert len(result.made) == 2 * 5
     assert read_choices(tmp_path, "", None).answer(LAUNCHES, int) == 5
-    assert len(read_sweep(tmp_path).planned or ()) == 2 * 5
+    assert len(read_sweep(tmp_path).definition.planned) == 2 * 5
 
 
 SLOW = make_experiment(SynchronousServers, 2, placement=Policy.GREEDY)
@@ -177,7 +177,7 @@ def test_settings_leave_when_they_are_decided_slower_also_where_the_sweep_was_in
     choices = read_choices(tmp_path, "", None)
     sweep = replace(sweep, left=choices.answer(LEFT, dict[str, int]) or {})
     result = execute(sweep, sweep.runs(), place, choices, begun=0.0)
-    planned = Counter(key.split("/")[0] for key in read_sweep(tmp_path).planned or ())
+    planned = Counter(key.split("/")[0] for key in read_sweep(tmp_path).definition.planned)
     assert planned == {point.experiment_id: count for point, count in TURNS.items()}
     assert ended == TURNS
     assert result.standing.is_complete

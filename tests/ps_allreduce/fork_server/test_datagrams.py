@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ps_allreduce.fork_server import datagrams
-from ps_allreduce.fork_server.datagrams import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
+from ps_allreduce.fork_server import streams
+from ps_allreduce.fork_server.streams import BACKLOG_S, MOST_AT_ONCE, PAYLOAD, at_once
 from ps_allreduce.inspection.questions import (
     Answer,
     Listening,
@@ -30,7 +30,7 @@ class Over(Exception):
 
 
 def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datagrams, "REPORT_S", 0.05)
+    monkeypatch.setattr(streams, "REPORT_S", 0.05)
     told: Queue[str | Answer] = Queue()
 
     def report(what: str | Answer) -> None:
@@ -40,14 +40,14 @@ def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def receive() -> None:
         with pytest.raises(Over):
-            datagrams.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
+            streams.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
 
     receiver = threading.Thread(target=receive, daemon=True)
     receiver.start()
     listening = told.get(timeout=PATIENCE_S)
     assert isinstance(listening, Listening)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.setsockopt(socket.IPPROTO_UDP, datagrams.UDP_SEGMENT, PAYLOAD)
+        sender.setsockopt(socket.IPPROTO_UDP, streams.UDP_SEGMENT, PAYLOAD)
         sender.sendto(bytes(3 * PAYLOAD), ("127.0.0.1", listening.port))
     receiver.join(PATIENCE_S)
     assert not receiver.is_alive()
@@ -78,10 +78,10 @@ def test_a_sender_keeps_its_rate_and_makes_up_for_little(
             raise Over
 
     fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
-    monkeypatch.setattr(datagrams, "time", fake)
+    monkeypatch.setattr(streams, "time", fake)
     request = SendTraffic(task="s", address="127.0.0.1", port=port, bits_per_s=RATE, log="")
     with pytest.raises(Over):
-        datagrams.send_traffic(request, lambda *_, **__: None)
+        streams.send_traffic(request, lambda *_, **__: None)
     pause_s = 8 * PAYLOAD / RATE
     made_up_s = min(stalled_s, BACKLOG_S + pause_s)
     assert moments[-1] == pytest.approx(100 * pause_s + stalled_s - made_up_s, abs=pause_s)

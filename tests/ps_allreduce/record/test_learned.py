@@ -11,8 +11,13 @@ import pytest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
-from ps_allreduce.record.evaluation_timings import EvaluationTable, joined
-from ps_allreduce.record.learned import learned, reached, staleness_of
+from ps_allreduce.record.evaluation_timings import (
+    EvaluationTable,
+    joined,
+    learned,
+    reached,
+    staleness_of,
+)
 from ps_allreduce.record.steps import Phase, StepTable, concatenate
 from tests.fakes import make_experiment, make_steps
 

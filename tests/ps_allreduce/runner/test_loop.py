@@ -32,7 +32,6 @@ from ps_allreduce.runner.loop import (
     Stretch,
     Surroundings,
     is_steady,
-    learning_loop,
     round_times,
     timed_loop,
 )
@@ -295,7 +294,7 @@ class LearningDriver(FakeDriver):
 def test_training_that_learns_ends_with_an_evaluation(stop: dict[str, float], steps: int) -> None:
     clock = FakeClock(now=1000.0)
     driver = LearningDriver(clock, steady(1.0))
-    timed = learning_loop(driver, learning(**stop), around(clock))
+    timed = timed_loop(driver, learning(**stop), around(clock))
     assert driver.made == steps
     assert len(timed.evaluated) == len(timed.stretches) == (steps - 1) // 10 + 1
     assert timed.stretches[1].leading  # the rate has a window of its own
