@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -128,13 +129,15 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     # Workers that do not wait for each other need some steps for a window that all are in.
     measurement = replace(BRIEF, measured_steps=200)
     apart = emulated(NoCommunication, 4, measurement=measurement)
-    run = launch(launcher, apart)
-    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
-    rates = {(link.source, link.target): link.bits_per_s for link in run.links}
-    for source, target in rates:
-        stated = 50e6 if "emulated3" in (source, target) else 200e6
-        # Other work on this machine slows links down.
-        assert 0.5 * stated < rates[source, target] < 1.1 * stated
+    best: Counter[tuple[str, str]] = Counter()
+    for _ in range(3):  # other work on this machine slows links down, and never makes them faster
+        run = launch(launcher, apart)
+        assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+        best |= Counter({(link.source, link.target): link.bits_per_s for link in run.links})
+        stated = {ends: 50e6 if "emulated3" in ends else 200e6 for ends in best}
+        if all(best[ends] > 0.5 * stated[ends] for ends in best):
+            break
+    assert all(0.5 * stated[ends] < best[ends] < 1.1 * stated[ends] for ends in best), best
 
 
 #: From a host without tasks, too.
