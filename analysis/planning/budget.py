@@ -1,7 +1,7 @@
 """How a sweep spends its time: the length of windows, and how many launches there are.
 
 Decides both together: the window with which the main interval gets narrowest in the time there is.
-`docs/method.md` explains the formula.  Pure.
+`docs/decisions/0015-time-goes-to-the-main-comparison.md` has the formula.  Pure.
 """
 
 from __future__ import annotations
