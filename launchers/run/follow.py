@@ -98,7 +98,8 @@ def _run_on(servers: HostServers, site: Site, state: RunState, progress: Progres
     if not site.one_machine and not state.request.mixed_hosts:
         site.refuse_mixture({host: c.ready.facts for host, c in servers.clients.items()})
     with_tasks = [host for host in servers.clients if host in state.placed.values()]
-    prepare_run(servers.only(with_tasks), site, state)  # others only carry background traffic
+    # Other hosts only carry background traffic.
+    prepare_run(servers.only(with_tasks), site, state, _fork_servers(servers))
     dropped_before = site.dropped()
     try:
         state.launched_at += start_traffic(servers, site, state.monitor)  # as for links
@@ -186,8 +187,13 @@ def _take(servers: HostServers, monitor: RunMonitor, timeout_s: float) -> object
     return heard[1]
 
 
-def prepare_run(servers: HostServers, site: Site, state: RunState) -> None:
+def prepare_run(
+    servers: HostServers, site: Site, state: RunState, fork_servers: Mapping[str, tuple[int, ...]]
+) -> None:
     """Hold ports, look at clocks and links, and note in the state how every task is started.
+
+    Args:
+        fork_servers: of hosts without tasks as well, by machine.
 
     Raises:
         HostFault: a host has no free port, or cannot be reached by another.
@@ -203,7 +209,11 @@ def prepare_run(servers: HostServers, site: Site, state: RunState) -> None:
         begin = time.time()
         state.links = measure_links(servers, ring, address_of.__getitem__)
         state.launched_at += time.time() - begin  # measuring is no part of bringing tasks up
-    places = {host: _place(servers, host, state) for host in hosts}
+    unseen = dict(fork_servers)  # one host of each machine looks at all its processes
+    places = {
+        host: _place(servers, host, state, unseen.pop(client.ready.facts.machine, ()))
+        for host, client in servers.clients.items()
+    }
     state.remote = {host: place.folder for host, place in places.items()}
     free = {host: iter(place.ports) for host, place in places.items()}
     state.addresses = {
@@ -245,9 +255,18 @@ def _host_records(
     return tuple(records)
 
 
-def _place(servers: HostServers, host: str, state: RunState) -> RunPrepared:
+def _fork_servers(servers: HostServers) -> dict[str, tuple[int, ...]]:
+    """Their process numbers, by machine."""
+    found: dict[str, tuple[int, ...]] = {}
+    for ready in (client.ready for client in servers.clients.values()):
+        found[ready.facts.machine] = (*found.get(ready.facts.machine, ()), ready.pid)
+    return found
+
+
+def _place(servers: HostServers, host: str, state: RunState, seen: tuple[int, ...]) -> RunPrepared:
     count = list(state.placed.values()).count(host)
-    place = servers.clients[host].answer(PrepareRun(num_ports=count), RunPrepared)
+    request = PrepareRun(num_ports=count, fork_servers=seen)
+    place = servers.clients[host].answer(request, RunPrepared)
     if place.problem:
         raise HostFault(f"host {host}: {place.problem}.")
     return place

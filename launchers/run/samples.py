@@ -75,8 +75,11 @@ def _loads(
 ) -> tuple[float, float] | tuple[None, None]:
     """What others and the hypervisor used of some cores; None if samples miss half of the window.
 
-    Idle time is what the kernel knows exactly: the time that processors were in use it only
-    samples.  Interrupts are nobody's: most of them serve the network, and so the suite.
+    Where the processes of others cannot all be seen, they used what was neither idle nor known
+    otherwise.  Interrupts are nobody's: most of them serve the network, and so the suite.  The
+    kernel misses those of idle processors, and counts others as time of the process that they
+    interrupt as well; so the load may then be told too high on idle processors, and too low on busy
+    ones.
 
     Args:
         looks: at each host that has these cores.
@@ -95,10 +98,20 @@ def _loads(
 
     total_s = num_cores * (end - begin)
     stolen_s = passed({look.time: look.stolen_s for look in looks[0]})
-    unused_s = passed({look.time: look.idle_s + look.interrupts_s for look in looks[0]})
-    counters = [{look.time: look.suite_s or 0.0 for look in of_host} for of_host in looks]
-    own_s = sum(passed(counter) for counter in [*counters, launcher_s or {0.0: 0.0}])
-    return max(0.0, total_s - unused_s - stolen_s - own_s) / total_s, stolen_s / total_s
+    own = [launcher_s or {0.0: 0.0}]
+    if (others := _others(looks)) and min(others) <= begin and end <= max(others):
+        used_s = passed(others)
+    else:
+        unused_s = passed({look.time: look.idle_s + look.interrupts_s for look in looks[0]})
+        used_s = total_s - unused_s - stolen_s
+        own += [{look.time: look.suite_s or 0.0 for look in of_host} for of_host in looks]
+    return max(0.0, used_s - sum(map(passed, own))) / total_s, stolen_s / total_s
+
+
+def _others(looks: Sequence[Sequence[Sample]]) -> Mapping[float, float]:
+    """What all processes but those of hosts had used, by the time of the look; one host looks."""
+    every = (look for of_host in looks for look in of_host)
+    return {look.time: look.others_s for look in every if look.others_s is not None}
 
 
 def with_tcp(

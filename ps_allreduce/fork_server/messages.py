@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 6.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 7.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own, and the files of a run are fetched over the same line.
 Standard library and core only, so that launchers can import it.
 """
@@ -25,7 +25,7 @@ from ps_allreduce.record.records import Sample
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 6
+VERSION = 7
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
@@ -141,9 +141,15 @@ class InputPrepared(questions.Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRun:
-    """Make a folder on this host, and hold free ports until the run is over."""
+    """Make a folder on this host, and hold free ports until the run is over.
+
+    Attributes:
+        fork_servers: of all hosts on this machine, on the one of these whose samples tell what
+            other processes use; empty on the others.
+    """
 
     num_ports: int
+    fork_servers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

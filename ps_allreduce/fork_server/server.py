@@ -54,6 +54,7 @@ from ps_allreduce.fork_server.line import Line, open_line, standard_streams
 from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
+from ps_allreduce.inspection.other_processes import OtherProcesses
 from ps_allreduce.process import handle_ending
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
@@ -70,6 +71,7 @@ class ForkServer:
     Attributes:
         jobs: what a child does, by the kind of request; `run_folder` serves all other requests.
         gpus: looked at with every sample.
+        others: looked at with samples, on one host of a machine.
         kernel: tells whether it has killed a child for want of memory.
         ended: children that were killed from here.
         is_ending: it kills and removes everything, and will be gone.
@@ -82,6 +84,7 @@ class ForkServer:
     partial: dict[int, bytes] = field(default_factory=dict)
     next_sample: float = 0.0
     gpus: GpuSampler = field(default_factory=GpuSampler)
+    others: OtherProcesses = field(default_factory=OtherProcesses)
     kernel: KernelWatch = field(default_factory=KernelWatch)
     ended: set[int] = field(default_factory=set)
     is_ending: bool = False
@@ -134,6 +137,8 @@ class ForkServer:
         self.partial[-1] = rest
         for line in lines:
             request = messages.decode(line)
+            if isinstance(request, messages.PrepareRun):
+                self.others = OtherProcesses(request.fork_servers)
             if isinstance(request, messages.EndAll):
                 self._sample_now()
                 self._kill_all()
@@ -248,7 +253,7 @@ class ForkServer:
 
     def _sample_now(self) -> None:
         """What was measured last must lie between two samples."""
-        self.next_sample = 0.0
+        self.next_sample = self.others.next_look = 0.0
         self._sample()
 
     def _sample(self) -> None:
@@ -257,7 +262,8 @@ class ForkServer:
             return
         self.next_sample = now + SAMPLE_INTERVAL_S
         processes = {child.name: child.process for child in self.children.values()}
-        self._send(messages.Sampled(sample=take_sample(now, processes, self.gpus.look())))
+        sample = take_sample(now, processes, self.gpus.look(), self.others.look())
+        self._send(messages.Sampled(sample=sample))
 
     def _kill_all(self) -> None:
         """Kill every child and its process group; a new child may not lead a group yet."""

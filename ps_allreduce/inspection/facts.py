@@ -78,7 +78,10 @@ def interfaces() -> tuple[Interface, ...]:
 
 
 def take_sample(
-    now: float, processes: Mapping[str, psutil.Process], gpus: tuple[GpuSample, ...]
+    now: float,
+    processes: Mapping[str, psutil.Process],
+    gpus: tuple[GpuSample, ...],
+    others_s: float | None = None,
 ) -> Sample:
     """Processor and memory of the processes, this host's network counters, and its GPUs.
 
@@ -86,6 +89,7 @@ def take_sample(
         now: seconds since the epoch.
         processes: by task, all that this process has forked and not yet reaped; those that are gone
             are left out.
+        others_s: as `OtherProcesses` tells at this moment.
     """
     cores = _core_times()  # first, because they belong to that moment
     ours = os.times()  # with what was reaped
@@ -103,6 +107,7 @@ def take_sample(
         interrupts_s=sum(core.irq + core.softirq for core in cores),
         stolen_s=sum(core.steal for core in cores),
         suite_s=ours_s + sum(load.cpu_s + load.reaped_s for load in loads.values()),
+        others_s=others_s,
         load_average=os.getloadavg()[0],
         cpu_s={name: load.cpu_s for name, load in loads.items()},
         memory_bytes={name: load.memory_bytes for name, load in loads.items()},

@@ -96,6 +96,9 @@ class Sample:
         interrupts_s, stolen_s: what of `busy_s` served interrupts, and what the hypervisor took.
         suite_s: processor seconds that the host's fork server and all its tasks have used so far;
             None where it was not looked for.
+        others_s: processor seconds that all processes of the machine but fork servers and those
+            below have used since the run's first look; None where this look was not at them, or
+            some may be hidden.
         load_average: of the machine, of one minute.
         gpus: those of the step; none without an NVIDIA driver.
         tcp: counted since the host, or its network namespace, started; None where it does not tell.
@@ -108,6 +111,7 @@ class Sample:
     interrupts_s: float = 0.0
     stolen_s: float = 0.0
     suite_s: float | None = None
+    others_s: float | None = None
     load_average: float | None = None
     cpu_s: Mapping[str, float]
     memory_bytes: Mapping[str, int]

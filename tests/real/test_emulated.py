@@ -21,6 +21,7 @@ import pytest
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.site import EmulatedSite
 from ps_allreduce.errors import UserError
+from ps_allreduce.inspection.other_processes import others_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.resources import LayoutKind, Spread
@@ -92,6 +93,8 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
     # Both hosts are this machine.
     (foreign_load,) = {host.foreign_load for host in run.hosts}
     assert foreign_load is not None
+    watching = {look.host for look in run.samples if look.others_s is not None}
+    assert len(watching) == (others_s(Path("/proc"), ()) is not None)
 
 
 def test_horovod_meets_and_sends_across_links(launcher: HostsLauncher) -> None:

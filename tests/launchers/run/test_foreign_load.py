@@ -46,6 +46,26 @@ def test_others_used_what_is_neither_idle_nor_ours() -> None:
     assert loads(found) == [pytest.approx((0.6 / 4, 0.3 / 4))]
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        pytest.param((8.0, 9.0, 15.0, 22.0), 0.2 / 4, id="around the window"),
+        pytest.param((8.0, 15.0, 19.0), 0.9 / 4, id="not at its end"),
+        pytest.param((), 0.9 / 4, id="never"),
+    ],
+)
+def test_where_processes_of_others_are_seen_they_alone_are_foreign_load(
+    times: tuple[float, ...], expected: float
+) -> None:
+    # Of four cores: 2 idle, 1 ours, 0.1 the launcher's, 0.2 of others, and 0.7 for interrupts that
+    # the kernel did not see.
+    found = looks(idle=2.0, suite=1.0, times=(8.0, 9.0, 15.0, 19.0, 22.0))
+    seen = [replace(e, others_s=0.3 * e.time) if e.time in times else e for e in found]
+    here = make_host(facts=make_facts(machine=running_system()))
+    launcher_s = {0.0: 5.0, 30.0: 8.0}
+    assert loads(seen, here, launcher_s=launcher_s) == [pytest.approx((expected, 0.0))]
+
+
 def test_a_suite_that_saturates_its_cores_is_no_foreign_load() -> None:
     assert loads(looks(suite=4.0)) == [pytest.approx((0.0, 0.0), abs=1e-9)]
     # The kernel counts in hundredths of seconds: what is ours may seem a little more than there is.
