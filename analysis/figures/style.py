@@ -106,6 +106,9 @@ _NO_DATE: Mapping[str, dict[str, Any]] = {
 }
 
 
+#: Letters that stand beside each other in a legend, and what a mark takes of them.
+_LEGEND_CHARACTERS, _MARK = 92, 7
+
 _LEGEND: Mapping[str, Any] = {"frameon": False, "handlelength": 3.2}
 
 
@@ -203,9 +206,10 @@ def _is_cut(label: Text, figure: Figure) -> bool:
 
 
 def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> None:
-    """One legend below all axes, each label once."""
+    """One legend below all axes, each label once; long labels take fewer columns."""
     entries = _entries(grid)
     if entries:
+        columns = min(columns, max(1, _LEGEND_CHARACTERS // (max(map(len, entries)) + _MARK)))
         figure.legend(
             list(entries.values()),
             list(entries),

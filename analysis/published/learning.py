@@ -8,6 +8,7 @@ Kaplan and Meier with its interval.  What may be said of two strategies is decid
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
+from analysis.data.setting import called
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import known
 from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
@@ -50,10 +52,11 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.evaluation_timings import LearningCurve
+from ps_allreduce.record.steps import Floats
 
 TEXTS = texts_of("learning")
 
-#: Points of a curve, at which those of all seeds are known.
+#: Losses of a curve, at which seconds of all seeds are known.
 _GRID = 60
 
 
@@ -66,7 +69,9 @@ class _Trained:
 
     @property
     def label(self) -> str:
-        own = self.point.setting.label
+        """The same on all links, where not all strategies were trained."""
+        strategy = self.point.experiment.strategy
+        own = ", ".join([called(strategy.kind), *strategy.title_parts()])
         accumulation = self.point.experiment.workload.accumulation
         return own if accumulation == 1 else f"{own}, {accumulation} batches a step"
 
@@ -109,6 +114,11 @@ class _Task:
     @property
     def title(self) -> str:
         return f"{self.panel}, {workers_text(self.workers)}"
+
+    @property
+    def target_loss(self) -> float | None:
+        learning = self.trained[0].point.experiment.learning
+        return learning.target_loss if learning is not None else None
 
     @cached_property
     def decisions(self) -> Mapping[str, Mapping[Point, Decision]]:
@@ -222,45 +232,74 @@ def _mean(metric: Metric, point: Point) -> str:
 
 
 def _curve_data(task: _Task) -> pd.DataFrame:
-    """Median and range of the losses of all seeds, over seconds as far as all have trained."""
+    """When each loss was reached first: median and range of all seeds; infinite where it never was.
+
+    From the first loss that all trainings share down to the target, or to the lowest loss.
+    """
+    curves = [curve for each in task.trained for curve in each.curves]
+    last = task.target_loss or min(min(curve.loss) for curve in curves)
+    levels = np.geomspace(min(curve.loss[0] for curve in curves), last, _GRID)
     parts = []
     for each in task.trained:
-        last = min(curve.seconds[-1] for curve in each.curves)
-        seconds = np.linspace(0.0, last, _GRID)
-        losses = [np.interp(seconds, curve.seconds, curve.loss) for curve in each.curves]
+        seconds = [_reached(curve, levels) for curve in each.curves]
         parts.append(
             pd.DataFrame(
                 {
                     "task": task.title,
                     "strategy": each.label,
-                    "seconds": seconds,
-                    "loss": np.median(losses, axis=0),
-                    "low": np.min(losses, axis=0),
-                    "high": np.max(losses, axis=0),
+                    "loss": levels,
+                    "seconds": np.median(seconds, axis=0),
+                    "low": np.min(seconds, axis=0),
+                    "high": np.max(seconds, axis=0),
                 }
             )
         )
     return pd.concat(parts)
 
 
+def _reached(curve: LearningCurve, levels: Floats) -> Floats:
+    """Seconds to each loss [levels], by straight lines between evaluations; infinite if never."""
+    lowest = np.minimum.accumulate(curve.loss)
+    begins = np.searchsorted(-lowest, -levels)
+    found = [
+        _crossing(curve, at, level) if at < len(lowest) else math.inf
+        for at, level in zip(begins.tolist(), levels.tolist(), strict=True)
+    ]
+    return np.asarray(found)
+
+
+def _crossing(curve: LearningCurve, at: int, level: float) -> float:
+    """Where the line to an evaluation meets a loss that the one before was above."""
+    if at == 0:
+        return curve.seconds[0]
+    above, below = curve.loss[at - 1 : at + 1]
+    share = (above - level) / (above - below)
+    return curve.seconds[at - 1] + share * (curve.seconds[at] - curve.seconds[at - 1])
+
+
 def _drawn(tasks: Sequence[_Task]) -> Figure:
+    labels = dict.fromkeys(each.label for task in tasks for each in task.trained)
+    looks = dict(zip(labels, zip(itertools.cycle(COLOURS), itertools.cycle(LINES)), strict=False))
     with style():
-        figure, grid = new_figure(len(tasks), 1, 1.2 + 2.4 * len(tasks))
+        figure, grid = new_figure(len(tasks), 1, 1.2 + 0.15 * len(labels) + 2.2 * len(tasks))
         for axes, task in zip(grid, tasks, strict=True):
-            _draw_curves(axes, task)
+            _draw_curves(axes, task, looks)
         finish_grid(figure, grid, len(tasks), ("seconds of training", "loss"))
     return figure
 
 
-def _draw_curves(axes: Axes, task: _Task) -> None:
+def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) -> None:
     data = _curve_data(task)
-    for number_, (label, own) in enumerate(data.groupby("strategy", sort=False)):
-        colour, line = COLOURS[number_ % len(COLOURS)], LINES[number_ % len(LINES)]
-        axes.fill_between(own["seconds"], own["low"], own["high"], color=colour, alpha=0.15, lw=0)
+    times = data[["seconds", "low", "high"]].to_numpy()
+    end = 1.05 * times[np.isfinite(times)].max()
+    for label, own in data.groupby("strategy", sort=False):
+        colour, line = looks[str(label)]
+        low, high = own["low"].clip(upper=end), own["high"].clip(upper=end)
+        axes.fill_betweenx(own["loss"], low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(own["seconds"], own["loss"], line, color=colour, label=str(label), lw=1.2)
-    learning = task.trained[0].point.experiment.learning
-    if learning is not None and learning.target_loss is not None:
-        axes.axhline(learning.target_loss, color="black", linestyle=":", linewidth=0.8)
+    if task.target_loss is not None:
+        axes.axhline(task.target_loss, color="black", linestyle=":", linewidth=0.8)
+    axes.set_xlim(0.0, end)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")

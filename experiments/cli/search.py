@@ -1,4 +1,4 @@
-"""The search of a study before its sweep: many settings once, the best of which are measured anew.
+"""The search of a study before its sweep, which measures the best settings anew.
 
 Decides where its launches are kept, and which setting is the best.  Which settings there are, and
 which of them compete, is decided by the study.
@@ -48,7 +48,7 @@ def searched_first(request: StudyRequest) -> StudyRequest:
     points, block = begun(wanted.sweep_dir)
     records = kept_records(wanted.sweep_dir, block, points)
     best = best_settings(records, search.contests)
-    plain_console().print(f"{len(best)} settings were the best by one launch, and are measured:")
+    plain_console().print(f"{len(best)} settings were the best of the search, and are measured:")
     return replace(request, tuned=best, status=status)
 
 
@@ -57,17 +57,22 @@ def best_settings(
 ) -> tuple[Experiment, ...]:
     """The best setting of each contest, each once, in the order of the contests.
 
-    Every setting was launched once.  A contest in which nobody takes part who takes part in no
-    other is left out.
+    A setting is as good as the worst of its launches; these may have different seeds.  A contest in
+    which nobody takes part who takes part in no other is left out.
     """
     found: dict[Hashable, dict[Experiment, tuple[bool, float]]] = {}
     own: set[Hashable] = set()
+    first: dict[Experiment, Experiment] = {}
     for record in records:
         if record.status is Status.OK and record.metrics is not None:
-            joined = [*contests(record.experiment)]
+            point, gain = record.experiment, _gain(record)
+            seedless = replace(point, workload=replace(point.workload, seed=0))
+            setting = first.setdefault(seedless, point)
+            joined = [*contests(setting)]
             own |= {*joined} if len(joined) == 1 else set()
             for contest in joined:
-                found.setdefault(contest, {})[record.experiment] = _gain(record)
+                gains = found.setdefault(contest, {})
+                gains[setting] = min(gains.get(setting, gain), gain)
     best = (max(gains, key=gains.__getitem__) for key, gains in found.items() if key in own)
     return tuple(dict.fromkeys(best))
 

@@ -21,7 +21,7 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     assert [len(point.launches) for point in case.points] == [5, 5]
     shown = LEARNING.show(cases)
     (sentence,) = shown.sentences
-    assert "ps_async, round_robin makes 1.40x" in sentence
+    assert "ps_async, 2 ps, round_robin makes 1.40x" in sentence
     assert "is 1.20x" in sentence
     assert "slower to the target" in sentence
     (table,) = shown.tables
@@ -43,6 +43,10 @@ def test_a_training_that_never_reaches_the_target_widens_the_interval_and_leaves
     _, asynchronous = shown.tables[0].rows.to_dict("records")
     assert asynchronous["reached"] == "3/5"
     assert asynchronous["s to target"] == "13.2 [12, inf]"
+    curves = shown.figures[0].data.set_index("strategy").loc["ps_async, 2 ps, round_robin"]
+    # Seeds that miss the target leave a band without an end there, not another scale.
+    assert curves[["loss", "seconds", "low", "high"]].iloc[-1].tolist() == [0.5, 13.2, 12.0, np.inf]
+    assert curves[["seconds", "low", "high"]].iloc[0].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_numbers() -> None:

@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli.search import best_settings
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.inputs.data import RecordFiles
+from ps_allreduce.point.inputs.data import OwnDataset, RecordFiles
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.weights import ScaledModel
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import iter_record_paths, read_run
 from ps_allreduce.record.records import RunRecord, Status
+from tests.analysis.learners import MODEL, trained
 from tests.experiments.conftest import run
 from tests.fakes import METRICS, FakeLauncher, bad_run, ok_run
 
@@ -131,6 +135,20 @@ def test_a_setting_that_fails_in_the_search_does_not_keep_the_others_from_being_
     records = [read_run(path) for path in iter_record_paths(tmp_path / "results" / "piz-daint")]
     assert records
     assert all(isinstance(each, RunRecord) and each.status is Status.OK for each in records)
+
+
+def test_a_setting_of_several_seeds_is_as_good_as_its_worst() -> None:
+    def at(rate: float, seconds: list[float | None]) -> list[RunRecord]:
+        workload = Workload(model=MODEL, data=OwnDataset(), optimizer=Sgd(learning_rate=rate))
+        return trained(SynchronousServers, seconds, 100.0, workload=workload)
+
+    records = [
+        *at(0.1, [20.0, 21.0, 22.0]),
+        *at(0.2, [12.0, 14.0, 13.0]),
+        *at(0.4, [9.0, 9.0, None]),
+    ]
+    (best,) = best_settings(records, lambda point: [point.num_workers])
+    assert best.workload.optimizer == Sgd(learning_rate=0.2)
 
 
 def test_a_dry_run_tells_of_the_search_only(
