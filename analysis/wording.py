@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import pandas as pd
 
@@ -39,9 +40,9 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def ratio(value: float | None) -> str:
+def ratio(value: float | None, digits: int = 2) -> str:
     """`1.80`, or a dash."""
-    return NONE if pd.isna(value) else f"{value:.2f}"
+    return NONE if pd.isna(value) else f"{value:.{digits}f}"
 
 
 def with_interval(
@@ -55,15 +56,16 @@ def with_interval(
     return spell(centre) + ends
 
 
+def ratio_text(centre: float | None, low: float | None, high: float | None) -> str:
+    """`1.80 [1.60, 2.05]`; of an interval that excludes 1, no end reads 1.00."""
+    excludes = low is not None and high is not None and not low <= 1.0 <= high
+    digits = 3 if excludes and "1.00" in (ratio(low), ratio(high)) else 2
+    return with_interval(partial(ratio, digits=digits), centre, low, high)
+
+
 def count_text(count: int, what: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {what}{'s' * (count != 1)}"
-
-
-def not_made_text(missing: int, planned: int) -> str:
-    """`1 of 12 planned runs is not made yet`, `2 of 12 planned runs are not made yet`."""
-    verb = "is" if missing == 1 else "are"
-    return f"{missing} of {count_text(planned, 'planned run')} {verb} not made yet"
 
 
 def workers_text(count: int) -> str:
@@ -77,8 +79,9 @@ def transports_label(first: str | None, second: str | None) -> str:
 
 
 def factor_text(decision: Decision) -> str:
-    """`1.80x [1.60, 2.05]`, of a decision that has an interval."""
-    return f"{decision.ratio:.2f}x [{decision.low:.2f}, {decision.high:.2f}]"
+    """`1.80x [1.60, 2.05]`, of a decision that has a ratio."""
+    centre, blank, interval = ratio_text(*decision.ends).partition(" ")
+    return f"{centre}x{blank}{interval}"
 
 
 def launches_text(decision: Decision) -> str:
@@ -103,9 +106,11 @@ def outcome_text(decision: Decision) -> str:
 
 
 def range_text(shares: pd.Series) -> str:
-    """`31 to 64%`, of at least one share, or `64%`."""
+    """`31 to 64%`, of at least one share, or `64%`, or `under 1%`."""
     low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
-    return high if low == high else f"{low.rstrip('%')} to {high}"
+    if low == high:
+        return "under 1%" if high == "0%" else high
+    return f"{low.rstrip('%')} to {high}"
 
 
 def capital(text: str) -> str:

@@ -104,8 +104,10 @@ class Point:
         return self.experiment.resources.threads_per_worker
 
     @property
-    def worker_cores(self) -> int:
-        """Cores of all workers together."""
+    def worker_cores(self) -> int | None:
+        """Cores of all workers together; None where they share some, which belong to none."""
+        if self.shares_cores:
+            return None
         return self.num_workers * self.experiment.resources.cores_per_worker
 
     @cached_property

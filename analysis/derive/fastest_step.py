@@ -42,10 +42,13 @@ import numpy.typing as npt
 from ps_allreduce import bounds
 from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import LinkRecord, RunRecord
 
 #: Of a run that did not get so far, its bound is that of so many steps.
 UNMEASURED_STEPS = 1000
+
+#: A link with less than this share of what both its hosts carry elsewhere is slow.
+SLOW_SHARE = 0.8
 
 #: Of sums of shares of a second.
 _ROUNDING = 1e-9
@@ -99,16 +102,32 @@ def host_rates(record: RunRecord) -> Rates:
     Two links were measured at every host, one in each direction and without that traffic.  A slow
     host at the other end makes one of them slow, so the faster one tells what the host can do.
     """
-    rates: dict[str, float] = {}
-    for link in record.links:
-        for host in (link.source, link.target):
-            rates[host] = max(rates.get(host, 0.0), link.bits_per_s / 8)
+    rates = {host: bits_per_s / 8 for host, bits_per_s in _fastest_links(record).items()}
     sent, received = dict.fromkeys(rates, 0.0), dict.fromkeys(rates, 0.0)
     for stream in record.traffic:
         for taken, host in ((sent, stream.source), (received, stream.target)):
             if host in rates:
                 taken[host] += stream.bits_per_s / 8
     return {host: (rate - sent[host], rate - received[host]) for host, rate in rates.items()}
+
+
+def slow_links(record: RunRecord) -> list[LinkRecord]:
+    """Links that are slow though neither of their hosts is, so that no rate of a host tells it."""
+    fastest = _fastest_links(record)
+    return [
+        link
+        for link in record.links
+        if link.bits_per_s < SLOW_SHARE * min(fastest[link.source], fastest[link.target])
+    ]
+
+
+def _fastest_links(record: RunRecord) -> dict[str, float]:
+    """Bits per second of the fastest link that was measured at each host."""
+    fastest: dict[str, float] = {}
+    for link in record.links:
+        for host in (link.source, link.target):
+            fastest[host] = max(fastest.get(host, 0.0), link.bits_per_s)
+    return fastest
 
 
 def flows_of(

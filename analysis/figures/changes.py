@@ -32,7 +32,7 @@ from analysis.stats.decision import Decision, Outcome
 from analysis.stats.pairs.rivals import Kind
 from analysis.stats.pairs.setting_pairs import Ladder, ladders, varies_exchange
 from analysis.stats.points import launch_ratios
-from analysis.wording import ratio, with_interval, workers_text
+from analysis.wording import ratio_text, workers_text
 from ps_allreduce.point.strategies.stock import Rung
 
 #: Inches, of a row and around all rows: of a ladder, and of the exchange.
@@ -96,7 +96,7 @@ def _draw_rungs(axes: Axes, marks: pd.DataFrame, brought: Sequence[Decision], ri
     axes.text(1.01, 1.0, "over the one before", transform=axes.transAxes, va="bottom")
     beside = axes.secondary_yaxis("right")
     beside.spines["right"].set_visible(False)
-    texts = ["", *(with_interval(ratio, *decision.ends) for decision in brought)]
+    texts = ["", *(ratio_text(*decision.ends) for decision in brought)]
     beside.set_yticks(range(len(texts)), texts)
     beside.tick_params(length=0)
 

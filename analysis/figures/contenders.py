@@ -100,7 +100,7 @@ def pair_axis(
 
 def _compared(case: Case) -> tuple[Point, ...]:
     """The best of both sides; of one side alone, what leads and what it is told against."""
-    row = comparisons(case).main or headline_row(case)
+    row = headline_row(case)
     return () if row is None else row.points
 
 

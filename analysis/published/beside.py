@@ -29,7 +29,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.points import mean_rate, point_table
-from analysis.wording import TextTable, number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -137,7 +137,7 @@ def _cost(curve: PublishedCurve, point: Point, base: Point) -> dict[str, str]:
         "setting": point.setting.label,
         "synthetic/s": number(mean_rate(base)),
         "real/s": number(mean_rate(point)),
-        "cost here": with_interval(ratio, *(1 - kept[end] for end in ("kept", "high", "low"))),
+        "cost here": ratio_text(*(1 - kept[end] for end in ("kept", "high", "low"))),
         "cost there": ratio(there),
         "there": curve.system.removeprefix("published: "),
     }
@@ -205,7 +205,7 @@ def _own_cell(case: Case, told: pd.DataFrame, points: list[Point], workers: int)
         return "none claimed"
     servers = point.experiment.num_ps
     with_servers = f", {servers} ps" if servers else ""
-    return with_interval(ratio, centre, low, high) + with_servers
+    return ratio_text(centre, low, high) + with_servers
 
 
 def _series(curve: PublishedCurve, case: Case) -> dict[str, list[Point]]:

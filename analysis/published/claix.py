@@ -37,7 +37,7 @@ from analysis.published.study import (
 )
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import NONE, TextTable, number, ratio, with_interval
+from analysis.wording import NONE, TextTable, number, ratio, ratio_text
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.point.workload import Scaling
@@ -135,7 +135,7 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
     if most.empty or most["workers"].iloc[0] == 1:
         return
     told = [
-        f"{with_interval(ratio, row['speed_up'], row['low'], row['high'])} with a "
+        f"{ratio_text(row['speed_up'], row['low'], row['high'])} with a "
         f"{row['evaluation']} evaluation"
         for row in most.to_dict("records")
     ]

@@ -2,8 +2,9 @@
 
 Decides what strategies are held against (synchronous servers that send whole numbers after every
 batch), and how seconds to a target are told where some trainings never reach it: by the median of
-Kaplan and Meier with its interval.  What may be said of two strategies is decided in
-`analysis.stats`, where launches that miss the target leave no verdict.
+Kaplan and Meier.  An interval of it from a few seeds is their range, so that is told.  What may be
+said of two strategies is decided in `analysis.stats`, where launches that miss the target leave no
+verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
 from analysis.data.setting import called
 from analysis.figures.curves import curves_of
-from analysis.figures.marks import known
 from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
 from analysis.published.study import (
     Shown,
@@ -37,7 +37,7 @@ from analysis.published.study import (
 )
 from analysis.stats.comparisons import decided
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.statistics import Ends, estimate
+from analysis.stats.statistics import estimate
 from analysis.wording import (
     NONE,
     TextTable,
@@ -79,18 +79,14 @@ class _Trained:
     def curves(self) -> list[LearningCurve]:
         return [record.learned for record in self.point.counting if record.learned is not None]
 
-    def until_target(self) -> Ends:
-        """The median of the seconds to the target, and its interval; infinite where none does."""
+    def until_target(self) -> float:
+        """The median of the seconds to the target; infinite where half of the seeds miss it."""
         launches = self.point.launches
         reached = launches["target_s"].notna()
         seconds = launches["target_s"].fillna(launches["trained_s"]).astype(float)
         survival = SurvfuncRight(seconds.to_numpy(), reached.to_numpy().astype(int))
-        if not reached.any():
-            return math.inf, None, None
-        with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = survival.quantile_ci(0.5, method="cloglog")
-        median = float(survival.quantile(0.5))
-        return (math.inf if math.isnan(median) else median), float(low), float(high)
+        median = float(survival.quantile(0.5)) if reached.any() else math.nan
+        return math.inf if math.isnan(median) else median
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,10 +178,13 @@ def _sentences(task: _Task) -> Iterator[str]:
     base = task.trained[0].label
     for each in task.trained[1:]:
         rate, examples, target = (by_point[each.point] for by_point in task.decisions.values())
-        needs = f"needs {_times(examples.inverse())} the examples"
+        makes = f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}"
+        if target.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+            yield capital(f"{makes}. Which one is faster to the target: {outcome_text(target)}.")
+            continue
         yield capital(
-            f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}, "
-            f"{needs}, and is {_verdict(target)} to the target."
+            f"{makes}, needs {factor_text(examples.inverse())} the examples, and is "
+            f"{_verdict(target)} to the target."
         )
 
 
@@ -201,7 +200,7 @@ def _verdict(decision: Decision) -> str:
         return f"{factor_text(decision.inverse())} slower"
     if decision.outcome is Outcome.FASTER:
         return f"{factor_text(decision)} faster"
-    return f"{_times(decision)} as fast ({outcome_text(decision)})"
+    return f"{factor_text(decision)} as fast ({outcome_text(decision)})"
 
 
 def _table(task: _Task) -> pd.DataFrame:
@@ -218,7 +217,7 @@ def _row(each: _Trained) -> dict[str, str]:
         "lr": rates,
         "batch": str(point.experiment.global_batch),
         "reached": f"{len(seconds)}/{len(launches)}",
-        "s to target": with_interval(number, *each.until_target()),
+        "s to target": number(each.until_target()),
         "range": f"{number(seconds.min())}, {number(seconds.max())}",
         "examples": _mean(EXAMPLES_TO_TARGET, point),
         "examples/s": _mean(RATE, point),
@@ -327,15 +326,15 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
 
 
 def _mark(task: _Task, each: _Trained) -> dict[str, object]:
-    median, low, high = each.until_target()
+    median = each.until_target()
     seconds, launches = TIME_TO_TARGET.values(each.point), len(each.point.launches)
     return {
         "panel": task.panel,
         "label": each.label,
         "x": float(task.workers),
-        "median": median if median is not None and math.isfinite(median) else math.nan,
-        "low": known(low),
-        "high": known(high),
+        "median": median if math.isfinite(median) else math.nan,
+        "low": seconds.min(),
+        "high": seconds.max(),
         "launches": tuple(seconds),
         "ok": len(seconds),
         "planned": launches,

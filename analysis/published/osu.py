@@ -37,7 +37,7 @@ from analysis.published.study import (
 from analysis.stats.findings import highest
 from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
-from analysis.wording import TextTable, number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
 
@@ -158,7 +158,7 @@ def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
         "hosts": f"{row['hosts']}, {row['scaling']}",
         "strategy": str(row["strategy"]),
         "images/s": number(row["rate"]) + row["mark"],
-        "efficiency": with_interval(ratio, *ends),
+        "efficiency": ratio_text(*ends),
         "there": ", ".join(ratio(known) for known in there if not math.isnan(known)),
     }
 
@@ -180,8 +180,7 @@ def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
         return
     most = rows[(rows["hosts"] == rows["hosts"].max()) & (rows["scaling"] == Scaling.WEAK)]
     told = [
-        f"{row['model']} {with_interval(ratio, row['speed_up'], row['low'], row['high'])} "
-        f"({row['strategy']})"
+        f"{row['model']} {ratio_text(row['speed_up'], row['low'], row['high'])} ({row['strategy']})"
         for row in most.sort_values(["model", "strategy"]).to_dict("records")
     ]
     if told:

@@ -35,7 +35,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.statistics import compare, estimate
-from analysis.wording import TextTable, number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio_text, with_interval
 
 TEXTS = texts_of("pcad")
 
@@ -105,7 +105,7 @@ def _sentences(launches: pd.DataFrame) -> list[str]:
     few, most = int(launches["hosts"].min()), int(launches["hosts"].max())
     for (model, loop), own in launches.groupby(["model", "loop"]):
         gains = [
-            f"{with_interval(ratio, *compare(ends[few], ends[most]).ends)} with a batch of {batch}"
+            f"{ratio_text(*compare(ends[few], ends[most]).ends)} with a batch of {batch}"
             for batch, alike in own.groupby("batch")
             for ends in [_by_hosts(alike)]
             if {few, most} <= ends.keys()

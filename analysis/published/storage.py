@@ -40,7 +40,7 @@ from analysis.published.study import (
     texts_of,
 )
 from analysis.stats.points import mean_rate
-from analysis.wording import TextTable, number, ratio, with_interval
+from analysis.wording import TextTable, number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -130,7 +130,7 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
     for of, own in rows.groupby("of", sort=False):
         ends = (own.loc[own["relative"].agg(pick)] for pick in ("idxmax", "idxmin"))
         told = dict.fromkeys(
-            f"{with_interval(ratio, end['relative'], end['low'], end['high'])} from {end['input']}"
+            f"{ratio_text(end['relative'], end['low'], end['high'])} from {end['input']}"
             for end in ends
         )
         yield f"{of}: means of {' to '.join(told)}, of the rate with synthetic images."

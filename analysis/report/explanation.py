@@ -16,7 +16,7 @@ from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.explained_parts import Cause
+from analysis.stats.explained_parts import MOST_STRETCH, Cause
 from analysis.stats.findings import headline_row
 from analysis.stats.pairs.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
@@ -39,11 +39,15 @@ WORTH_MOVING = 0.98
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    "The intervals are plain estimates: only the ratio is a decision. It is the ratio of geometric "
-    "means of rates, so it may differ a little from that of the mean steps. Where the global "
-    "batches differ, the slower setting's step is taken for as many examples."
+    "The intervals are plain estimates: only the ratio is a decision, as in the comparisons. It is "
+    "of geometric means of rates, so it may differ a little from that of the mean steps. Where the "
+    "global batches differ, the slower setting's step is taken for as many examples."
 )
 
+
+_SAVED = (
+    f"up to {MOST_STRETCH:g} times (no link is used perfectly) what the busiest link would save"
+)
 
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
@@ -52,10 +56,10 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.INPUT: "what the worker waits for its batch whose gradients come last",
     Cause.WORKER: "what one worker always computes beyond the fastest one",
     Cause.IN_TURN: "what workers wait for each other because now one, now another takes longer",
-    Cause.HOT_SERVER: "what the busiest link would save if all servers held equally many bytes",
-    Cause.HOT_ROWS: "what the busiest link would save if servers were asked for equally many rows",
+    Cause.HOT_SERVER: f"{_SAVED} if all servers held equally many bytes",
+    Cause.HOT_ROWS: f"{_SAVED} if servers were asked for equally many rows",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
-    Cause.SLOW_LINK: "what the busiest link would save if all links were as fast as the fastest",
+    Cause.SLOW_LINK: f"{_SAVED} if all links were as fast as the fastest",
     Cause.LOST: "what steps take beyond the others that waited for TCP to send packets again",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
     Cause.FOREIGN: "what other programs on the processors make longer",
@@ -76,12 +80,11 @@ def explanation_sentence(case: Case, told: Explanation) -> str:
     if told.unseen:
         return f"{_ratio_text(told)} {_unseen_text(case, told)}"
     told_parts = _worth_telling(told.difference.causes)
-    longer = f"A step takes {_ms_text(told.difference.step.mean)} more"
     largest = told_parts[0]
     uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
     advice = advice_text(told, largest.cause) if largest.sure else uncertain
     parts = f"{_parts_text(told_parts)}{_less_text(told, told_parts)}"
-    return f"{_ratio_text(told)} {longer}: {parts}. {advice}".rstrip()
+    return f"{_ratio_text(told)} {_longer_text(told)}: {parts}. {advice}".rstrip()
 
 
 def _to_tell(told: Explanation, part: CausedPart) -> str:
@@ -101,6 +104,12 @@ def _ratio_text(told: Explanation) -> str:
         names = [f"{n} ({workers_text(count)})" for n, count in zip(names, workers, strict=True)]
         where = ""
     return f"{capital(names[0])} is {factor_text(told.row.decision)} faster than {names[1]}{where}."
+
+
+def _longer_text(told: Explanation) -> str:
+    slower, faster = (point.setting.label for point in (told.slower, told.faster))
+    more = _ms_text(told.difference.step.mean)
+    return f"A step of {slower} takes {more} more than one of {faster}"
 
 
 def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
@@ -216,16 +225,19 @@ def _lost_advice(point: Point) -> str:
 
 
 def _exchange_advice(point: Point) -> str:
-    # A link that was measured a little too low would be busy for more than the step.
-    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna().clip(upper=1.0)
+    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
     if busy.empty and (point.launches["num_hosts"] > 1).any():
         return ""  # the page says beside it that links were not measured
     if busy.empty:
-        return "All tasks share one host, so no network limits it: use fewer and larger messages."
-    share = f"The busiest link carries bytes for {busy.mean():.0%} of the step"
+        return "Its tasks share one host, so no network limits it: use fewer and larger messages."
     if busy.mean() < 0.5:
-        return f"{share}: try larger messages and more of them under way (make tuning-sweep)."
-    return f"{share}: send fewer bytes (--gradients bfloat16)."
+        return (
+            "The busiest link is idle for most of the step: try larger messages and more of them "
+            "under way (make tuning-sweep)."
+        )
+    return (
+        "The busiest link is in use for most of the step: send fewer bytes (--gradients bfloat16)."
+    )
 
 
 _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
@@ -292,9 +304,7 @@ def _reason(told: Explanation) -> str:
     """
     if told.unseen or not told.difference.causes:
         return ""
-    longer = (
-        f"A step of {told.slower.setting.label} takes {_ms_text(told.difference.step.mean)} more"
-    )
+    longer = _longer_text(told)
     parts = _worth_telling(told.difference.causes)
     part, *others = parts
     if not part.sure:

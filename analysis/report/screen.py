@@ -22,14 +22,14 @@ from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import MARK, Point
 from analysis.report.pages.first_page import with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
-from analysis.report.sentences.circumstances import loss_lines
+from analysis.report.sentences.circumstances import loss_lines, unfinished_text
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, short_legend
 from analysis.report.tables.where_time_goes import traced_sentence
 from analysis.stats.comparisons import Comparison
 from analysis.stats.pairs.two_results import OF_MACHINES, SharedCase, condition_differences
 from analysis.stats.points import mean_rate
-from analysis.wording import NONE, count_text, not_made_text, number, ratio, with_interval
+from analysis.wording import NONE, count_text, number, ratio_text
 
 #: Of two folders that are compared.
 _NAMES = ("A", "B")
@@ -96,8 +96,7 @@ def verdict_text(item: CaseReport, *, alone: bool) -> str:
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:
     if results.missing:
-        made = not_made_text(len(results.missing), len(results.files.definition.planned))
-        console.print(f"Unfinished: {made} with this machine, software and measured program.")
+        console.print(f"Unfinished: {unfinished_text(results)}")
     if results.older_blocks:
         left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
         console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")
@@ -154,7 +153,7 @@ def _row(row: Comparison) -> list[str]:
         str(first.num_workers),
         _rate_text(first),
         _rate_text(second),
-        with_interval(ratio, *row.decision.ends),
+        ratio_text(*row.decision.ends),
         str(row.outcome),
     ]
 

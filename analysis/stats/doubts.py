@@ -26,6 +26,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import MIN_LAUNCHES, Ratio
+from analysis.wording import factor_text
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
 #: A worker that makes more than so many times the mean of the others makes steps for them.
@@ -208,11 +209,11 @@ class Drift:
     @property
     def told(self) -> str:
         """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
-        ratio, low, high = (f"{end:.2f}" for end in self.decision.ends)
         said = _SAID.get(self.decision.outcome, "is not known to have drifted")
+        factor, launches = factor_text(self.decision), self.decision.n_first
         return (
-            f"the machine {said}: {self.sentinel.setting.label} was {ratio}x [{low}, {high}] as "
-            f"fast at the last of {self.decision.n_first} launches as at the first"
+            f"the machine {said}: {self.sentinel.setting.label} was {factor} as fast at the last "
+            f"of {launches} launches as at the first"
         )
 
 

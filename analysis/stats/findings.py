@@ -86,23 +86,11 @@ def farthest_apart(case: Case, metric: Metric = RATE) -> Comparison | None:
     return finding(table, points) or table.between(highest(points, metric), slowest)
 
 
-def beside_undecided(case: Case, metric: Metric = RATE) -> Comparison | None:
-    """What is decided of the settings of a case whose main comparison is not; None if it is."""
-    table = comparisons(case, metric)
-    main = table.main
-    if main is None or main.outcome in DECIDED:
-        return None
-    rows = pairs_of(case, metric=metric)
-    points = dict.fromkeys(point for row in rows for point in row.points)
-    alike = [point for point in points if point.transport == main.transport]
-    return finding(table, alike) if alike else None
-
-
 def headline_row(case: Case, metric: Metric = RATE) -> Comparison | None:
     """What a headline tells of two settings; None where there is no comparison."""
     table = comparisons(case, metric)
     if table.main is not None:
-        return beside_undecided(case, metric) or table.main
+        return table.main
     points = next(contenders(case, metric), None)
     return None if points is None else leading(table, points)
 

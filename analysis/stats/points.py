@@ -5,8 +5,7 @@ and, where it was measured with them, threads (`single`), and one worker of the 
 (`own`).  The second hides what a strategy costs already at one worker, so both are given.  Where
 workers share cores, several are slower than one before a byte is sent: there as many workers that
 do not communicate stand in for `single`.  No efficiency is claimed where the processors may have
-been the limit, of the point or of its base, unless the base is such workers: they keep shared
-processors busy.
+been the limit, of the point or of its base.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ def _against(case: Case, point: Point, base: str, metric: Metric) -> Numbers:
     speedup = _speedup(point, measured, metric) if measured else None
     return {
         f"base_{base}": estimate(_of_each(measured, metric)).mean if measured else None,
-        f"marks_{base}": _mark(point, rival),
+        f"marks_{base}": point.mark or (rival.mark if rival else ""),
         f"pairs_{base}": _pairs(point, measured, metric) if measured else None,
         **_with_interval(f"speedup_{base}", speedup),
     }
@@ -199,13 +198,6 @@ def _speedup(point: Point, base: Point, metric: Metric) -> Estimate | Ratio | No
 def _of_each(base: Point, metric: Metric) -> pd.Series:
     """What each worker of a base has: more is better."""
     return metric.gains(base) / base.num_workers
-
-
-def _mark(point: Point, base: Point | None) -> str:
-    """The star of a point or of its base; workers that only compute are meant to be busy."""
-    if base is None or base.num_workers == 1:
-        return point.mark or (base.mark if base else "")
-    return "" if base is point else point.mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.stats.decision import Contest, Decision, Outcome, decide
-from analysis.wording import outcome_text, ratio, with_interval
+from analysis.wording import outcome_text, ratio_text
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
@@ -140,7 +140,7 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
     if best == side.default.experiment_id:
         return f"{told}: the default; no other candidate was shown to be faster"
     decision = side.over_default(best)
-    over = f"{with_interval(ratio, *decision.ends)} of the default"
+    over = f"{ratio_text(*decision.ends)} of the default"
     passes = f"in {_launches_text(decision.n_first)} of each that chose nothing"
     if winner != side.default:
         return f"{told}; {over} {passes}"

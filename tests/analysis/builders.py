@@ -130,6 +130,8 @@ def run(own: Experiment, rate: float | None, repetition: int = 0, **changes: Any
         "num_messages": 2,
     }
     settings |= changes
+    cores = {(task.host, core) for task in settings["tasks"] for core in task.cores}
+    settings.setdefault("total_cores", len(cores) or 2)
     settings["metrics"] = fitted(settings["metrics"], own)
     return make_record(experiment=own, repetition=repetition, **settings)
 

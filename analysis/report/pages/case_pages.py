@@ -50,6 +50,7 @@ from analysis.wording import (
     number,
     outcome_text,
     ratio,
+    ratio_text,
     transports_label,
     with_interval,
 )
@@ -64,7 +65,8 @@ NOTHING_DIFFERS = (
 #: Stands below a table of pairs, after what its ratio is of.
 CORRECTED = (
     "Interval and p are corrected for the number of comparisons (Holm 1979); planned ones, which "
-    "the first page is about, for the number of their own kind."
+    "the first page is about, for the number of their own kind. Where a side of these has several "
+    "settings, interval and p are those of its best one, whichever it is."
 )
 
 _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
@@ -109,7 +111,7 @@ def _comparisons(report: CaseReport) -> PagePart:
                 rows=apart,
                 caption="What sets two settings on different transports apart may be the "
                 "transport.",
-                folded=f"Pairs on different transports ({len(apart)}), no part of the verdict",
+                folded=f"Pairs on different transports ({len(apart)})",
             ),
         ],
         notes=[left_out] if without_changed(case) is not case else [],
@@ -255,7 +257,7 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
             "first": row.first.name,
             "second": row.second.name,
             "workers": each_text([point.num_workers for point in row.points]),
-            "ratio": with_interval(ratio, *row.decision.ends),
+            "ratio": ratio_text(*row.decision.ends),
             "n": str(min(row.decision.n_first, row.decision.n_second)),
             "p": _p_text(row.decision),
             "outcome": outcome_text(row.decision),
@@ -305,10 +307,9 @@ def unclaimed_lines(case: Case) -> list[str]:
     if not without:
         return []
     whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
-    also = "" if case.shares_cores else ", of the point or of the single worker"
     return [
         f"No efficiency on {base_text(case)} is claimed{whose}: processors may have been the "
-        f"limit{also}, so no figure shows it."
+        "limit, of the point or of its base, so no figure shows it."
     ]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import CaseReport, Page
+from analysis.report.sentences.circumstances import unfinished_text
 from analysis.report.sentences.verdict import Verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
@@ -24,10 +25,9 @@ from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
     count_text,
-    not_made_text,
     number,
     rate_text,
-    ratio,
+    ratio_text,
     with_interval,
     workers_text,
 )
@@ -36,6 +36,17 @@ from ps_allreduce.record.records import Status
 _SHARES = {
     "efficiency_single": "efficiency on {base}",
     "fraction": "of the speed that links and computation allow",
+}
+
+_MORE_THAN_CAN_BE = {
+    "efficiency_single": (
+        "Efficiency",
+        "the base, {base}, was slowed down, or they do not do the same work",
+    ),
+    "fraction": (
+        "Fraction of the bound",
+        "links carry more than was measured before the runs, or fewer bytes than are counted",
+    ),
 }
 
 
@@ -75,7 +86,7 @@ def key_numbers(case: Case) -> list[KeyNumber]:
     rates = [_rate_number(case, point) for point in row.points if len(point.rates)]
     if row.decision.ratio is None:
         return rates
-    value = with_interval(ratio, *row.decision.ends)
+    value = ratio_text(*row.decision.ends)
     meaning = " over ".join(point.setting.label for point in row.points)
     open_text = f", {row.outcome}" * (row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW))
     return [*rates, KeyNumber(value=value, meaning=f"ratio{open_text}: {meaning}")]
@@ -89,7 +100,7 @@ def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyN
     if row is not None:
         rival = row.second.best
         named = "the default, " * (rival is default_of(best, contending))
-        value = with_interval(ratio, *row.decision.ends)
+        value = ratio_text(*row.decision.ends)
         gain = [KeyNumber(value=value, meaning=f"over {named}{rival.setting.label}")]
     return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
@@ -101,7 +112,7 @@ def _share_numbers(case: Case, point: Point) -> list[KeyNumber]:
         if not math.isnan(own[name]):
             ends = (own[name], own[f"{name}_low"], own[f"{name}_high"])
             told = meaning.format(base=base_text(case))
-            return [KeyNumber(value=with_interval(ratio, *ends), meaning=told)]
+            return [KeyNumber(value=ratio_text(*ends), meaning=told)]
     return []
 
 
@@ -128,8 +139,7 @@ def _missing_lines(results: SweepResults) -> Iterator[str]:
     if damaged := results.files.damaged:
         yield f"{count_text(len(damaged), 'file')} could not be read and {_are(damaged)} left out."
     if results.missing:
-        made = not_made_text(len(results.missing), len(results.files.definition.planned))
-        yield (f"{made} with this machine, software and measured program: the sweep is unfinished.")
+        yield f"The sweep is unfinished: {unfinished_text(results)}"
     if older := results.older_blocks:
         yield (
             f"{count_text(len(older), 'block')} of runs from another machine, software or measured "
@@ -152,22 +162,18 @@ def _are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
 
 
-def above_one_lines(case: Case) -> list[str]:
-    """Efficiencies whose whole interval lies above 1: the base was too slow, or others too fast."""
+def above_one_lines(case: Case) -> Iterator[str]:
+    """Shares whose whole interval lies above 1, which is more than can be, and what may be why."""
     table = point_table(case)
-    names = ("efficiency_single", "efficiency_single_low", "efficiency_single_high")
-    above = table[table[names[1]] > 1]
-    told = [
-        f"{row['setting']} at {workers_text(int(row['num_workers']))} "
-        f"{with_interval(ratio, *(row[name] for name in names))}"
-        for _, row in above.iterrows()
-    ]
-    if not told:
-        return []
-    return [
-        f"Efficiency above 1: {'; '.join(told)}. More than can be: the base, "
-        f"{base_text(case)}, was slowed down, or they do not do the same work."
-    ]
+    for share, (name, why) in _MORE_THAN_CAN_BE.items():
+        told = [
+            f"{row['setting']} at {workers_text(int(row['num_workers']))} "
+            f"{ratio_text(row[share], row[f'{share}_low'], row[f'{share}_high'])}"
+            for _, row in table[table[f"{share}_low"] > 1].iterrows()
+        ]
+        if told:
+            why = why.format(base=base_text(case))
+            yield f"{name} above 1: {'; '.join(told)}. More than can be: {why}."
 
 
 def _run_lines(results: SweepResults) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.derive.steadiness import Steadiness
 from analysis.report.tables.what_was_run import differences_text
@@ -71,6 +72,19 @@ def circumstances(case: Case) -> list[str]:
     counting = [record for point in points for record in point.counting]
     lines += _processor_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
     return lines + loss_lines(case) + share_lines(case) + _job_lines(case)
+
+
+def unfinished_text(results: SweepResults) -> str:
+    """How many planned runs are not made yet, and how many of them no table has a row for."""
+    begun = set(results.block.table["experiment_id"])
+    unseen = sum(key.partition("/")[0] not in begun for key in results.missing)
+    planned = count_text(len(results.files.definition.planned), "planned run")
+    verb = "is" if len(results.missing) == 1 else "are"
+    also = f", {unseen} of them at points without any run, which no table shows" if unseen else ""
+    return (
+        f"{len(results.missing)} of {planned} {verb} not made yet with this machine, software and "
+        f"measured program{also}."
+    )
 
 
 def _difference_lines(own: Mapping[str, Any]) -> list[str]:

@@ -11,12 +11,14 @@ rates: what leads is decided in `stats.findings`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
+from analysis.derive.fastest_step import slow_links
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.findings import (
@@ -91,8 +93,8 @@ def _nothing_faster(row: Comparison) -> str:
     decision, where = row.decision, where_text(row)
     if decision.outcome is Outcome.TOO_FEW:
         return (
-            f"No verdict on {first} and {second} {where}: it takes three launches of each, and "
-            f"{_made_text(decision)}."
+            f"No verdict on {first} and {second} {where}: it takes three launches of each that end "
+            f"well, and {_made_text(decision)}."
         )
     if decision.outcome is Outcome.NO_VERDICT:
         return f"No verdict on {first} and {second} {where}: {decision.doubt}."
@@ -281,12 +283,25 @@ def network_sentence(row: Comparison) -> str:
     if row.outcome is Outcome.NO_VERDICT:
         return ""
     launches = pd.concat([point.launches for point in row.points])
-    # A link that was measured a little too low would be busy for more than the step.
-    shares = (launches["network_s"] / launches["step_s"]).dropna().clip(upper=1.0)
+    shares = (launches["network_s"] / launches["step_s"]).dropna()
     if shares.empty:
         if (launches["num_hosts"] > 1).any():
             return "Links were not measured, so whether they were the limit is not known."
-        return "All tasks ran on one host: this says nothing about a network."
+        return "Both settings ran on one host: this says nothing about a network."
     slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    return f"Busiest link in use {range_text(shares)} (slowest: {slowest}){processors}."
+    told = f"Busiest link in use {range_text(shares)} (slowest: {slowest}){processors}."
+    return " ".join([told, *_slow_link_lines(row.points)])
+
+
+def _slow_link_lines(points: Sequence[Point]) -> list[str]:
+    """The slow link, if its hosts are not: what hosts carry elsewhere is taken as their rate."""
+    records = [record for point in points for record in point.counting]
+    slow = Counter((each.source, each.target) for r in records for each in slow_links(r))
+    for (source, target), count in slow.most_common(1):
+        if count > len(records) / 2:
+            return [
+                f"That leaves out the link from {source} to {target}, since both hosts have faster "
+                "ones: repair it."
+            ]
+    return []

@@ -38,17 +38,15 @@ from analysis.report.sentences.meetings import (
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.findings import beside_undecided, farthest_apart, headline_row, plain_first
+from analysis.stats.findings import farthest_apart, headline_row, plain_first
 from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.pairs.setting_pairs import Ladder, ladders
-from analysis.stats.statistics import MIN_LAUNCHES
 from analysis.wording import (
     capital,
     count_text,
     factor_text,
-    ratio,
+    ratio_text,
     transports_label,
-    with_interval,
     workers_text,
 )
 from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
@@ -71,10 +69,9 @@ class Verdict:
     """What is said about one case.
 
     Attributes:
-        headline: where plain TensorFlow is decided to be faster, that; then the main comparison,
-            after what is decided where it is not; of one side alone, which setting leads; or why
-            there is no comparison; what sparse gradients cost; and what is not done as the user's
-            own model asks for.
+        headline: where plain TensorFlow is decided to be faster, that; then the main comparison; of
+            one side alone, which setting leads; or why there is no comparison; what sparse
+            gradients cost; and what is not done as the user's own model asks for.
         otherwise: the same sides at equal workers and at equal cost, where that is another
             comparison; of one side alone, the fastest asynchronous setting.
         stock: the suite against plain TensorFlow, where both train alike and the headline does
@@ -106,7 +103,7 @@ def verdict(case: Case) -> Verdict:
         *steadiness_lines(case.launches),
         *humps_lines(case.launches),
         *drift_lines(case, shown=False),
-        *([*_doubts(main), *_selection_lines(main)] if main else ()),
+        *([*_doubts(main), *_interval_lines(main)] if main else ()),
         *map(meeting_sentence, table.of(Kind.ALIKE)),
         *_transports_apart(table),
         *_asynchronous(case, table),
@@ -140,9 +137,7 @@ def _opening(case: Case, main: Comparison | None) -> tuple[str, str]:
     row = headline_row(case)
     network = network_sentence(row) if row else ""
     if main:
-        found = beside_undecided(case)
-        said = [finding_sentence(found)] if found else []
-        return " ".join([*said, *_of_sides(case, main)]), network
+        return " ".join(_of_sides(case, main)), network
     if contending := next(contenders(case), None):
         return fastest_sentence(case, contending), network
     apart = farthest_apart(case)
@@ -198,7 +193,7 @@ def _ladder_text(table: Comparisons, ladder: Ladder) -> str:
         (rung.name, table.between(point, before))
         for (_, before), (rung, point) in pairwise(ladder.rungs)
     ]
-    brought = [f"{name} {with_interval(ratio, *row.decision.ends)}" for name, row in steps if row]
+    brought = [f"{name} {ratio_text(*row.decision.ends)}" for name, row in steps if row]
     where = workers_text(ladder.num_workers)
     return f"Ladder of {ladder.name}, {where}, over the rung before: {', '.join(brought)}."
 
@@ -207,7 +202,7 @@ def _doubts(main: Comparison) -> list[str]:
     if not main.beyond:
         return []
     more = ", ".join(str(count) for count in main.beyond)
-    return [f"Too few launches for a verdict at more workers ({more})."]
+    return [f"Too few launches ended well for a verdict at more workers ({more})."]
 
 
 def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
@@ -233,7 +228,6 @@ def _share_lines(main: Comparison) -> list[str]:
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
     several = {point.common("num_hosts") for point in main.points} != {1}
     return [
-        # Cores that several workers share belong to none of them.
         *([] if main.case.shares_cores else [f"Per worker core: {'; '.join(cores)}."]),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
@@ -269,34 +263,13 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
     return [f"The sides were given different threads for each worker: {', '.join(threads)}."]
 
 
-def _selection_lines(main: Comparison) -> list[str]:
-    """What the named settings were chosen from; empty where there was no choice or no interval."""
-    chosen = [
-        f"{side.best.setting.label}, {_chosen_text(side)}"
-        for side in main.sides
-        if len(side.points) > 1
-    ]
-    if not chosen or min(len(main.metric.values(point)) for point in main.points) < MIN_LAUNCHES:
+def _interval_lines(main: Comparison) -> list[str]:
+    """What the interval is of, where it is not that of the two settings that are named."""
+    if main.decision.low is None or all(side.is_decided for side in main.sides):
         return []
-    told = f"The headline names {'; '.join(chosen)}."
-    if all(len(side.points) - side.left_out == 1 for side in main.sides):
-        return [told]
     return [
-        f"{told} Which one is best in truth is not tested: the interval holds for it, whichever it "
-        "is, and having more settings to choose from makes no side the faster one."
+        "The interval of the headline is that of the best setting of each side, whichever it is."
     ]
-
-
-def _chosen_text(side: Side) -> str:
-    count = len(side.points)
-    if side.left_out == count - 1:
-        return f"the only one of {count} settings that is not decided slower than another one"
-    if side.is_highest:
-        return f"which has the highest mean of {count - side.left_out} settings"
-    return (
-        f"one of {count - side.left_out} settings, which shows the difference; another one has a "
-        "higher mean that shows none"
-    )
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

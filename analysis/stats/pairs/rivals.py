@@ -92,16 +92,25 @@ class Side:
     def title(self) -> str:
         """For a sentence: `the best parameter-server setting (ps_sync, partitioned)`.
 
-        A setting that is called as its side is: `all-reduce (the best of 2 settings)`.
+        A setting that is called as its side is: `all-reduce (the best of 2 settings)`.  It is the
+        best where that is decided, else the one with the highest mean.
         """
         setting, count = self.best.setting, len(self.points)
         if self.kind is None or self._alone:
             return self.name
         if self._is_named and setting.label == setting.called:
-            best = "the best" if self.is_highest else "one"
-            return f"{setting.label} ({best} of {count} settings)"
-        the = "the best" if count > 1 else "the"
-        return f"{the if self.is_highest else 'a'} {self.kind.setting} ({setting.label})"
+            best = "the best" if self.is_decided else "the highest mean"
+            return f"{setting.label} ({best if self.is_highest else 'one'} of {count} settings)"
+        if not self.is_highest:
+            return f"a {self.kind.setting} ({setting.label})"
+        if not self.is_decided:
+            return f"the {self.kind.setting} with the highest mean ({setting.label})"
+        return f"the {'best ' * (count > 1)}{self.kind.setting} ({setting.label})"
+
+    @property
+    def is_decided(self) -> bool:
+        """No other setting of the side may be its best one."""
+        return self.left_out == len(self.points) - 1
 
     @property
     def _alone(self) -> str:

@@ -78,6 +78,9 @@ def sides() -> dict[str, Case]:
         "the faster side comes first": of({RING: times(1.0), SYNC: times(2.0)}),
         "undecided": of({RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}}),
         "undecided, and how many launches would decide": of({RING: NOISY, SYNC: times(1.0)}),
+        "an interval that excludes 1 by less than a hundredth": of(
+            {RING: {0: 104.25, 1: 109.14, 2: 107.66}, SYNC: times(1.0)}
+        ),
         "equal": of({RING: times(1.01), SYNC: times(1.0)}),
         "two launches": of({RING: times(1.8, 2), SYNC: times(1.0, 2)}),
         "one launch": of({RING: times(1.8, 1), SYNC: times(1.0, 1), EVEN: times(0.9, 1)}),
@@ -179,6 +182,9 @@ def transports() -> dict[str, Case]:
         "Horovod is not the best all-reduce": of(
             {G_RING: times(3.0), G_HOROVOD: times(1.5), G_SYNC: times(1.0)}
         ),
+        "no all-reduce is decided to be the best": of(
+            {G_RING: times(3.0), G_HOROVOD: times(2.98), G_SYNC: times(1.0)}
+        ),
         "Horovod alone": of({G_HOROVOD: times(3.0), G_SYNC: times(1.0)}),
         "only NCCL": of({NCCL: times(9.0), G_SYNC: times(1.0), G_ASYNC: times(1.0)}),
         "only what TensorFlow chooses": of({AUTO: times(9.0), G_SYNC: times(1.0)}),
@@ -207,7 +213,7 @@ TOWERS: dict[type[AnyStrategy], float] = {
 def two_towers(
     rates: Mapping[type[AnyStrategy], float] = TOWERS, **changes: Any
 ) -> list[RunRecord]:
-    settings = {"sparse": TABLES, "gradient_bytes": 12_800_000, **on_own_hosts(2, 1e8)} | changes
+    settings = {"sparse": TABLES, "gradient_bytes": 12_800_000, **on_own_hosts(2, 1e10)} | changes
     records = []
     for strategy, rate in rates.items():
         own = make_experiment(strategy, 2, spread=Spread())
@@ -224,6 +230,7 @@ def of_model(*notes: str, **changes: Any) -> list[RunRecord]:
 
 
 LION = "trained with SGD, not your Lion"
+CONSTRAINTS = [f"without your constraint of dense/{name}" for name in ("kernel", "bias", "scale")]
 
 
 def looked_up(number: int | None) -> tuple[SparseGradient, ...]:
@@ -251,7 +258,7 @@ def models() -> dict[str, Case]:
             of_model(f"the gradient of a {MADE_DENSE}", sparse=looked_up(64))
         ),
         "what is not done as a model asks": case_of(of_model(LION)),
-        "much that is not done as a model asks": case_of(of_model(LION, "b", "c", "d")),
+        "much that is not done as a model asks": case_of(of_model(LION, *CONSTRAINTS)),
         "all is done as a model asks": case_of(of_model()),
     }
 
@@ -286,6 +293,17 @@ def on_hosts(*hosts: HostRecord, **changes: Any) -> list[RunRecord]:
 def of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
     own = make_experiment(Single, **ON_SLURM)
     return runs(own, {first: rate, first + 1: rate}, job_id=job_id)
+
+
+def of_links(slow: float) -> Case:
+    """Three hosts with links of 1 Gbit/s, but for one of them."""
+    own = on_own_hosts(3, 1e9)
+    links = (replace(own["links"][0], bits_per_s=slow), *own["links"][1:])
+    ring, sync = (make_experiment(each, 3, **ON_SLURM) for each in (AllReduce, SynchronousServers))
+    return case_of(
+        runs(ring, times(2.0), **own | {"links": links}),
+        runs(sync, times(1.0), **own | {"links": links}),
+    )
 
 
 OTHER = make_host("n1", facts=make_facts("n1", cpu_model="Another one"))
@@ -347,6 +365,7 @@ def circumstances() -> dict[str, Case]:
             runs(AWAY_RING, {1000: 200.0}, job_id="9"),
         ),
         "one job": case_of(of_job("7", 0, 100.0)),
+        "a slow link between hosts that are not": of_links(0.4e9),
         "hosts that are paid for": case_of(
             runs(AWAY_RING, RATES, hosts=HOSTS), runs(AWAY_SYNC, RATES, hosts=FOUR)
         ),

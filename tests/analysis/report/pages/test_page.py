@@ -12,6 +12,8 @@ from rich.console import Console
 
 from analysis.__main__ import main
 from analysis.report.pages.case_pages import scaling_lines
+from analysis.report.pages.first_page import above_one_lines
+from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, report_table, short_legend, text_table
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
@@ -343,6 +345,15 @@ def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) 
     page = reported(tmp_path / "crowded", runs(make_experiment(Single), times(1.0)), crowded)
     assert "Efficiency above 1" not in page
     assert ">not claimed *</td>" in page
+
+
+def test_more_than_links_can_carry_is_a_warning_and_no_share_is_cut_off() -> None:
+    own = make_experiment(AllReduce, 2), make_experiment(SynchronousServers, 2)
+    where = on_own_hosts(2, 1e6) | {"gradient_bytes": 44_000}
+    case = case_of(*(runs(each, times(1.0), **where) for each in own))
+    (told,) = above_one_lines(case)
+    assert told.startswith("Fraction of the bound above 1: all-reduce at 2 workers 1.11 [1.06, ")
+    assert verdict(case).network == "Busiest link in use 108 to 112% (slowest: 1 Mbit/s)."
 
 
 def test_shares_that_are_the_same_stand_there_once() -> None:
