@@ -22,7 +22,7 @@ import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.case_names import case_names, input_names, model_names
-from analysis.data.columns import CONDITIONS
+from analysis.data.columns import CONDITIONS, LENGTHS, SETTINGS
 from analysis.data.prices import Prices
 from analysis.data.setting import Setting, exchange_order, settings_of
 from ps_allreduce.cluster import TaskType
@@ -286,6 +286,7 @@ def make_cases(
     runs = runs.assign(model=model_names(runs, records), input=input_names(runs))
     asked = _objects(runs.set_index("point"))
     asked.loc[asked["evaluation_steps"].notna(), [*_OF_LAUNCHES]] = None
+    asked.loc[_may_differ_in_lengths(asked), [*LENGTHS]] = None
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
     names = case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
@@ -300,6 +301,17 @@ def make_cases(
     ]
     asked_for = frozenset(key.partition("/")[0] for key in planned)
     return tuple(sorted(cases, key=lambda case: _age(case, asked_for)))
+
+
+def _may_differ_in_lengths(asked: pd.DataFrame) -> pd.Series:
+    """Points that were measured for other lengths than others of the case, each for one."""
+    others = [name for name in CONDITIONS if name not in LENGTHS]
+    lengths, case = (
+        asked.groupby(names, sort=False, dropna=False).ngroup() for names in ([*LENGTHS], others)
+    )
+    again = asked.duplicated([*others, *SETTINGS, "num_workers"], keep=False)
+    several = lengths.groupby(case).transform("nunique") > 1
+    return several & ~again.groupby(case).transform("any")
 
 
 def _age(case: Case, asked_for: frozenset[str]) -> tuple[bool, float, str]:

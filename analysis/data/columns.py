@@ -91,8 +91,11 @@ least_warmup_s most_warmup_steps most_warmup_s least_measured_steps least_measur
 evaluation_steps target_loss target_accuracy most_examples most_s
 """
 
-
 CONDITIONS = tuple(_CONDITIONS.split())
+
+#: Conditions that say how long is measured.  More steps tell the same rate more surely: they set
+#: cases apart only where one point was measured with several.
+LENGTHS = ("least_measured_steps", "least_measured_s")
 
 
 def make_table(rows: Iterable[Mapping[str, object]], index: Iterable[str]) -> pd.DataFrame:

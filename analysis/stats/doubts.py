@@ -140,7 +140,12 @@ def _uneven(*points: Point) -> Iterator[Doubt]:
 
 
 def is_uneven(point: Point) -> bool:
-    """In most launches one worker made more than `UNEVEN` times the steps that others made."""
+    """In most launches one worker made more than `UNEVEN` times the steps that others made.
+
+    Never where workers wait for each other, whatever whole steps a window of few of them holds.
+    """
+    if point.setting.traits.synchronous:
+        return False
     others = point.num_workers - 1
     shares = point.known("largest_share")
     return _in_most_launches(point, shares * others > UNEVEN * (1 - shares))

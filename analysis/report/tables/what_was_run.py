@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
+from analysis.data.columns import LENGTHS
 from analysis.data.setting import exchange_of
 from analysis.wording import capital, count_text
 from ps_allreduce.point.inputs.data_set import Target
@@ -124,7 +125,8 @@ def _profile_text(case: Case) -> str:
     """What a run measures other than throughput has no lengths to state."""
     own = case.conditions
     lengths = ""
-    if own["least_measured_steps"] is not None:
+    steps, seconds = (case.attempts[name].dropna() for name in LENGTHS)
+    if len(steps):
         most = ""
         if own["most_warmup_steps"] is not None:
             most = (
@@ -134,7 +136,7 @@ def _profile_text(case: Case) -> str:
         lengths = (
             f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
             f"{own['least_warmup_s']:g} s, {most}"
-            f"measured {own['least_measured_steps']} steps and {own['least_measured_s']:g} s"
+            f"measured {_range(steps)} steps and {_range(seconds)} s"
         )
     return f"{_shared(case.attempts['profile'])}{lengths}, {_repetitions_text(case)}"
 
@@ -142,9 +144,12 @@ def _profile_text(case: Case) -> str:
 def _repetitions_text(case: Case) -> str:
     """Points of the main comparison may have more than the others."""
     made = [point.attempts["repetition"].nunique() for point in case.points]
-    fewest, most = min(made), max(made)
-    more = f" to {most}" if most > fewest else ""
-    return f"{fewest}{more} repetition{'s' * (most != 1)} of a point"
+    return f"{_range(made)} repetition{'s' * (max(made) != 1)} of a point"
+
+
+def _range(values: Sequence[float] | pd.Series) -> str:
+    fewest, most = min(values), max(values)
+    return f"{fewest:g} to {most:g}" if most > fewest else f"{fewest:g}"
 
 
 def _shared(values: pd.Series) -> str:

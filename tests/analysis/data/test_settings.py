@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.report.tables.what_was_run import what_was_run
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
@@ -15,7 +16,13 @@ from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.optimizers import Adagrad
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
 from ps_allreduce.point.workload import Workload
@@ -220,6 +227,16 @@ def test_different_workloads_and_lengths_are_never_one_case() -> None:
         "SmallCNN, batch_per_worker 16, least_measured_s 20.0",
         "SmallCNN, batch_per_worker 32, least_measured_s 0.0",
     ]
+
+
+def test_points_that_were_measured_for_other_lengths_are_of_one_case() -> None:
+    longer = Measurement(measured_s=20.0)
+    own, other = make_experiment(Single), make_experiment(NoCommunication, measurement=longer)
+    (case,) = cases_of(runs(own, {0: 1.0}), runs(other, {0: 1.0}))
+    assert len(case.points) == 2
+    assert dict(what_was_run(case))["profile"].endswith(
+        "measured 100 steps and 0 to 20 s, 1 repetition of a point"
+    )
 
 
 def test_sparse_embeddings_are_told_and_a_rule_of_rows_that_is_no_default() -> None:

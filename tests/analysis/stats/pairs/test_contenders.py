@@ -162,6 +162,9 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     assert "93% of all at ps_async, round_robin, 1 ps, 4 workers" in line
     assert "4 times the rate of the slowest worker is 85.71 images/s there, not 900" in line
     assert not share_lines(case_of(*(runs(each, times(1.0)) for each in even)))
+    waiting = runs(make_experiment(AllReduce, 4), times(1.0))
+    # Both ends of a window cut into steps, so that it holds fewer whole ones of some workers.
+    assert not share_lines(case_of([with_steps(each, (4, 1, 1, 1)) for each in waiting]))
 
 
 def with_steps(record: RunRecord, steps: tuple[int, ...]) -> RunRecord:
