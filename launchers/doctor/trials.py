@@ -120,7 +120,7 @@ def measure_all_links(
 
 
 def _rounds(servers: HostServers, pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The links of the pairs, from and to; a run uses both directions at once."""
+    """The links of the pairs, from and to."""
     wanted = {*pairs, *((b, a) for a, b in pairs)}
     rounds = [
         [link for a, b in together for link in ((a, b), (b, a)) if link in wanted]

@@ -125,12 +125,11 @@ class Sample:
 class LinkRecord:
     """What plain TCP reached from one host to another right before the run.
 
-    All hosts of the run send at once, each to the next one, so that both directions of every link
-    are in use.
+    Each host of the run sends to the next one, in turns in which no cable carries data both ways.
 
     Attributes:
         bits_per_s: payload per second.
-        round_trip_s: median time until one byte has come back.
+        round_trip_s: median time until one byte has come back, before anything is sent.
     """
 
     source: str

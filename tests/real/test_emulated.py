@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -84,7 +83,7 @@ def test_all_reduce_crosses_links_of_the_stated_rate(launcher: HostsLauncher) ->
         "worker:1": "emulated1",
     }
     for link in run.links:
-        assert 0.5 * 200e6 < link.bits_per_s < 1.1 * 200e6
+        assert 0.9 * 200e6 < link.bits_per_s < 200e6
     assert run.metrics is not None
     assert run.gradient_bytes is not None
     # No faster than the link: gradients cross it once per step and direction.
@@ -132,15 +131,12 @@ def test_the_slow_host_is_measured(launcher: HostsLauncher) -> None:
     # Workers that do not wait for each other need some steps for a window that all are in.
     measurement = replace(BRIEF, measured_steps=200)
     apart = emulated(NoCommunication, 4, measurement=measurement)
-    best: Counter[tuple[str, str]] = Counter()
-    for _ in range(3):  # other work on this machine slows links down, and never makes them faster
-        run = launch(launcher, apart)
-        assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
-        best |= Counter({(link.source, link.target): link.bits_per_s for link in run.links})
-        stated = {ends: 50e6 if "emulated3" in ends else 200e6 for ends in best}
-        if all(best[ends] > 0.5 * stated[ends] for ends in best):
-            break
-    assert all(0.5 * stated[ends] < best[ends] < 1.1 * stated[ends] for ends in best), best
+    run = launch(launcher, apart)
+    assert run.status is Status.OK, f"{run.reason}\n{run.log[-2000:]}"
+    for link in run.links:
+        stated = 50e6 if "emulated3" in (link.source, link.target) else 200e6
+        assert 0.9 * stated < link.bits_per_s < stated
+        assert link.round_trip_s < 0.002
 
 
 #: From a host without tasks, too.

@@ -79,8 +79,8 @@ def _equally_linked(facts: SiteFacts) -> Iterator[Finding]:
     if rates:
         trip = median(link.round_trip_s for link in facts.links)
         yield ok(
-            f"{_render(min(rates))} to {_render(max(rates))} per direction, both at once; a round "
-            f"trip takes {trip * 1e6:.0f} us"
+            f"{_render(min(rates))} to {_render(max(rates))} per direction; a round trip takes "
+            f"{trip * 1e6:.0f} us"
         )
     elif len(facts.checked) == 1:
         yield ok("one host, no link")

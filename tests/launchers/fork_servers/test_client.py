@@ -20,7 +20,7 @@ import pytest
 
 from launchers.fork_servers import asking
 from launchers.fork_servers import client as client_module
-from launchers.fork_servers.asking import ask_each, clock_offset, measure_links
+from launchers.fork_servers.asking import ask_each, clock_offset, in_turns, measure_links
 from launchers.fork_servers.client import ForkServerClient, last_lines, readable
 from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import (
@@ -336,7 +336,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostServers]:
         yield HostServers(clients)
 
 
-def test_every_link_of_a_ring_is_measured_at_once(three: HostServers) -> None:
+def test_every_link_of_a_ring_is_measured(three: HostServers) -> None:
     begin = time.monotonic()
     links = measure_links(three, RING, ADDRESSES.__getitem__, seconds=0.2)
     took = time.monotonic() - begin
@@ -344,6 +344,29 @@ def test_every_link_of_a_ring_is_measured_at_once(three: HostServers) -> None:
     for link in links:
         assert 1e7 < link.bits_per_s < 1e13
         assert 0 < link.round_trip_s < took
+
+
+@pytest.mark.parametrize(
+    ("links", "turns"),
+    [
+        ([(0, 1), (1, 0)], 2),
+        *[([(host, (host + 1) % size) for host in range(size)], 3) for size in (3, 4, 5, 8)],
+        ([(0, 3), (3, 0), (2, 1), (1, 2)], 2),
+        ([(3, 0), (2, 0), (1, 0)], 1),
+        ([], 0),
+    ],
+)
+def test_no_cable_carries_data_both_ways_in_a_turn(
+    links: list[tuple[int, int]], turns: int
+) -> None:
+    """Neither that of a host, nor one between hosts that follow each other."""
+    named = [(str(source), str(target)) for source, target in links]
+    found = in_turns(named, [str(host) for host in range(8)])
+    assert len(found) == turns
+    assert sorted(link for turn in found for link in turn) == sorted(named)
+    for turn in found:
+        assert not {source for source, _ in turn} & {target for _, target in turn}
+        assert len({source < target for source, target in turn}) == 1
 
 
 def test_what_several_send_to_one_counts_for_each_in_equal_shares(three: HostServers) -> None:
@@ -366,9 +389,9 @@ def test_an_address_that_a_host_does_not_have_is_told_and_the_others_are_ended(
 ) -> None:
     wrong = ADDRESSES | {"n1": "192.0.2.1"}
     with pytest.raises(LaunchError, match=r"the links of n1 cannot be measured: OSError: .*assign"):
-        measure_links(three, RING, wrong.__getitem__, seconds=0.1)
-    # The receivers of the other hosts are gone, and the servers can be used again.
-    ended = {"n10", "n9", "n1"}
+        measure_links(three, [("n10", "n9"), ("n10", "n1")], wrong.__getitem__, seconds=0.1)
+    # The other receiver is gone, and the servers can be used again.
+    ended = {"n9", "n1"}
     while ended:
         heard = three.receive(10)
         assert heard is not None
