@@ -34,7 +34,7 @@ _ORDERED: Mapping[str, Iterable[str]] = {
 }
 
 #: A line for the columns that share a meaning: names, types after colons, meaning in Markdown.
-#: The contract (design, section 4) comes first and keeps its order; what was added since follows.
+#: What the first results had comes first and keeps its order; what was added since follows.
 _FILE = Path(__file__).resolve().parent / "columns.txt"
 
 #: A command line may hold bytes that are no text; they are written by their numbers.

@@ -212,7 +212,7 @@ def _dealt_step_s(
         compute.step_s(scales, network_time_s(each, rates), bounds.rows_s(each, rates))
         for scales, each in zip(compute.scales, own, strict=True)
     ]
-    if record.experiment.strategy.columns().get("staleness") is not None:
+    if not record.experiment.strategy.steps_may_differ:
         # Nobody gets far ahead, so all make the same number of steps.
         return max(*alone, network_time_s(flows, rates))
     return num_workers / most_steps_per_s(own, alone, rates)

@@ -16,10 +16,8 @@ from matplotlib.transforms import offset_copy
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
-from analysis.figures.style import INK, NO_SIDE
+from analysis.figures.style import DRAWN_SIDES, INK, NO_SIDE, OTHER_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
-from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
-from ps_allreduce.point.strategies.base import StrategySide
 
 #: What a star says in a legend.
 STARRED = "processors may have been the limit"
@@ -92,11 +90,7 @@ def side_name(point: Point) -> str:
     traits = point.setting.traits
     if not traits.communicates():
         return NO_SIDE
-    if traits.side is StrategySide.HYBRID:
-        return HYBRID.name
-    if traits.side is StrategySide.ALL_REDUCE:
-        return ALLREDUCE.name
-    return PS_SYNC.name if traits.synchronous else PS_ASYNC.name
+    return next((own.name for own in DRAWN_SIDES if own.trains_like(traits)), OTHER_SIDE)
 
 
 def _over_each(point: Point, base: Point, metric: Metric) -> pd.Series:

@@ -36,16 +36,16 @@ IN_PAGE: Mapping[str, str] = {
 #: Okabe and Ito's colours without yellow, which is lost on white paper; the palest come last.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", INK, "#7f7f7f", "#e69f00", "#56b4e9")
 
-#: Of settings that exchange nothing.
-NO_SIDE = "without exchange"
+#: Of settings that exchange nothing, and of those whose strategy is on no side.
+NO_SIDE, OTHER_SIDE = "without exchange", "another exchange"
+
+DRAWN_SIDES = (ALLREDUCE, PS_SYNC, PS_ASYNC, HYBRID)
 
 #: Of a side the same in all figures of points; bars of parts have the others.
 SIDE_COLOURS: Mapping[str, str] = {
-    ALLREDUCE.name: COLOURS[0],
-    PS_SYNC.name: COLOURS[1],
-    PS_ASYNC.name: COLOURS[2],
-    HYBRID.name: COLOURS[3],
+    **{side.name: colour for side, colour in zip(DRAWN_SIDES, COLOURS, strict=False)},
     NO_SIDE: INK,
+    OTHER_SIDE: COLOURS[5],
 }
 #: Of Tol's colours (2021) those that look like none of the sides.
 _PART_COLOURS = ("#56b4e9", "#e69f00", "#7f7f7f", "#882255", "#ddcc77", INK)

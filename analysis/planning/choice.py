@@ -25,7 +25,6 @@ from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.sides import SHIPPED_ALLREDUCE
 from ps_allreduce.point.strategies import Single
-from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.record.records import RunRecord
 
 BEST = "best"
@@ -157,11 +156,10 @@ def _together(case: Case) -> list[Point]:
 def _fastest(case: Case) -> Point:
     """What leads as the report says it, or plain TensorFlow where that is faster.
 
-    What needs a package besides TensorFlow cannot be taken home, and no hybrid is written.
+    What cannot be exported is left out.
     """
     table, candidates = comparisons(case), _candidates(case)
-    written = [p for p in candidates if p.setting.traits.side is not StrategySide.HYBRID]
-    able = [point for point in written if point.experiment.strategy.module is None]
+    able = [point for point in candidates if not point.setting.traits.export_refusal]
     best = leader(table, able or candidates)
     return plain_lead(table, best, rivals_of(case).of(SHIPPED_ALLREDUCE))
 

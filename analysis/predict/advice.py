@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from analysis.data.prices import Prices
 from analysis.predict.calibration import families, follows, same_batch, with_servers
@@ -24,6 +24,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import is_apart, num_hosts, num_ps_hosts
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import LayoutKind
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
@@ -293,27 +294,23 @@ def _with_split_variables(teller: Teller, target: Experiment) -> float | None:
     servers = target.strategy.servers
     if servers is None or servers.placement is Policy.PARTITIONED:
         return None
-    own: Any = target.strategy
     num_ps = target.num_ps if is_apart(target) else max(target.num_ps, target.num_workers)
     share = sum(teller.sent.sizes) // num_ps
-    cut = replace(
-        servers,
+    cut = StrategySettings(
         num_ps=num_ps,
         placement=Policy.PARTITIONED,
         split_bytes=max(1, min(DEFAULT_SPLIT_BYTES, share // 2)),
     )
     free = replace(teller, sent=replace(teller.sent, bytes_per_server=()))
-    return free.rate(replace(target, strategy=replace(own, servers=cut)))
+    return free.rate(replace(target, strategy=cut.put_into(target.strategy)))
 
 
 def _with_half_gradients(teller: Teller, target: Experiment) -> float | None:
-    strategy: Any = target.strategy
     wire = target.strategy.wire
     if wire is None or wire.gradients is not WireType.FLOAT32:
         return None
-    name = "sending" if strategy.uses_collective else "wire"
-    changed = replace(strategy, **{name: replace(wire, gradients=WireType.BFLOAT16)})
-    return teller.rate(replace(target, strategy=changed))
+    half = StrategySettings(gradients=WireType.BFLOAT16)
+    return teller.rate(replace(target, strategy=half.put_into(target.strategy)))
 
 
 def _with_fewer_exchanges(teller: Teller, target: Experiment) -> float:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
 
 from analysis.derive.fastest_step import flows_of, host_rates, step_time_s
 from analysis.predict.fitting import SIDE, USUAL, Seen
@@ -23,6 +22,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import MAX_HOSTS
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AnyStrategy
+from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -158,13 +158,7 @@ def with_servers(
     strategy: AnyStrategy, num_ps: int, layout: LayoutKind | None = None
 ) -> AnyStrategy:
     """The same strategy with so many servers, and in that layout if one is named."""
-    servers = strategy.servers
-    if servers is None:
-        return strategy
-    own: Any = strategy
-    moved = replace(servers, num_ps=num_ps, layout=layout or servers.layout)
-    changed: AnyStrategy = replace(own, servers=moved)
-    return changed
+    return StrategySettings(num_ps=num_ps, layout=layout).put_into(strategy)
 
 
 def _clusters(alike: Sequence[RunRecord]) -> tuple[Cluster, ...]:

@@ -74,16 +74,15 @@ def load_of(
     forward_s, backward_s, spread = passes(experiment, cluster)
     homes = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
     if experiment.strategy.deals_steps:
+        alone_s = forward_s + backward_s
         return DealtLoad(
             forward_s=forward_s,
             backward_s=backward_s,
             links_s=_links_s(flows, rates, experiment.num_workers),
-            processors_s=_processors_s(
-                homes, flows, cluster, cpu_s_per_byte, forward_s + backward_s
-            ),
+            processors_s=_processors_s(homes, flows, cluster, cpu_s_per_byte, alone_s),
             message=message,
             ways=2,
-            even=experiment.strategy.columns().get("staleness") is not None,
+            even=not experiment.strategy.steps_may_differ,
         )
     slowest = int(np.argmax(forward_s + backward_s))
     return TogetherLoad(

@@ -106,9 +106,8 @@ def message_share(record: RunRecord) -> float:
     Elsewhere messages count as alike.  TensorFlow's packs and Horovod's buffers hold what they may;
     one pack holds all.
     """
-    settings = record.experiment.strategy.columns()
-    size = settings.get("bytes_per_pack", settings.get("fusion_bytes"))
-    if isinstance(size, int) and record.gradient_bytes:
+    size = record.experiment.strategy.packed_bytes
+    if size is not None and record.gradient_bytes:
         return min(1.0, size / record.gradient_bytes) if size else 1.0
     if record.messages:
         return _largest_message(record)

@@ -1,6 +1,6 @@
 """The table of points: throughput, speed-up, efficiency, parts of a step and bounds; placements.
 
-Decides the bases (design, section 5): one worker without any strategy on exactly one worker's cores
+Decides the bases: one worker without any strategy on exactly one worker's cores
 and, where it was measured with them, threads (`single`), and one worker of the same setting
 (`own`).  The second hides what a strategy costs already at one worker, so both are given.  Where
 workers share cores, several are slower than one before a byte is sent: there as many workers that

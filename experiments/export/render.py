@@ -135,9 +135,9 @@ def _family(experiment: Experiment) -> str:
 
 def _packs_text(experiment: Experiment) -> str:
     strategy = experiment.strategy
-    if not isinstance(strategy, AllReduce) or strategy.bytes_per_pack is None:
+    if not isinstance(strategy, AllReduce) or strategy.packed_bytes is None:
         return ""
-    settings = {"bytes_per_pack": strategy.bytes_per_pack, "collective": strategy.collective.value}
+    settings = {"bytes_per_pack": strategy.packed_bytes, "collective": strategy.collective.value}
     return call_text("PackedMeans", settings)
 
 

@@ -22,6 +22,7 @@ from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.optimizers import RateSchedule
 from ps_allreduce.point.placement import Plan
 from ps_allreduce.point.resources import Device, Spread
+from ps_allreduce.point.strategies.stock import Stock
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.tf_texts import TASK_ENVIRONMENT
 
@@ -131,29 +132,13 @@ class Training:
 
     def __post_init__(self) -> None:
         strategy, workload = self.experiment.strategy, self.experiment.workload
-        if self.experiment.num_workers > 1 and not strategy.communicates():
-            raise UserError(
-                f"{strategy.label}: these workers do not train one model. Choose another setting."
-            )
-        if strategy.as_shipped and (strategy.uses_servers or strategy.is_altered):
-            raise UserError(
-                f"{strategy.label}: of plain TensorFlow only its all-reduce is written, as it "
-                "ships. Choose another setting; the tutorials of TensorFlow have this training."
-            )
-        if strategy.uses_servers and strategy.uses_collective:
-            raise UserError(
-                f"{strategy.label}: a hybrid is compared and not written. Choose a setting of "
-                "servers or of all-reduce."
-            )
+        altered = Stock.export_refusal if strategy.is_altered else ""
+        if refusal := strategy.export_refusal or altered:
+            raise UserError(f"{strategy.label}: {refusal}")
         if strategy.columns().get("synchronous_steps") or workload.schedule != RateSchedule():
             raise UserError(
                 f"{strategy.label}: a training that changes on the way, by synchronous_steps or "
                 "the learning rate, is measured and not written. Choose another setting."
-            )
-        if strategy.module is not None:
-            raise UserError(
-                f"{strategy.label}: a training of your own would need a built {strategy.label}, "
-                "which export does not take along. Choose another setting."
             )
         if isinstance(workload.model, RecommenderModel):
             raise UserError(

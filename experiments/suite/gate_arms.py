@@ -27,7 +27,7 @@ from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import SMALL_CNN, OwnModel
 from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, OnRows
-from ps_allreduce.point.placement import Policy, VariableSpec
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.resources import Spread, workers_together
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
@@ -108,31 +108,14 @@ def squares_parts(workload: Workload) -> bool:
 
 
 def _settings(scope: Scope, strategy: type[AnyStrategy], num_ps: int) -> Iterable[StrategySettings]:
-    """Every placement of servers and rows, or every way to reduce, or what can be altered."""
+    """The variants of a strategy that these workers can train."""
     (workload,), (workers,) = scope.workloads, scope.scale.workers
-    sparse = "embeddings" in strategy.understands() and not workload.sparse_refusal()
-    rows = StrategySettings(embeddings=Embeddings.SPARSE)
-    if "altered" in strategy.understands():
-        plain = scope.of_servers(workload, num_ps, Policy.ROUND_ROBIN)
-        yield from (replace(plain, altered=each) for each in scope.alterations(workload))
-        if sparse:
-            yield plain.changed_by(rows)
-        return
-    if not strategy.uses_servers:
-        yield StrategySettings()
-        if sparse:
-            yield rows
-        if "bytes_per_pack" in strategy.understands():
-            yield StrategySettings(bytes_per_pack=0)
-        return
-    if strategy.places_variables:
-        yield from (scope.of_servers(workload, num_ps, policy) for policy in Policy)
-    if sparse:
-        first = replace(scope.settings, num_ps=num_ps).changed_by(rows)
-        yield from (replace(first, table_rows=rule) for rule in RowRule)
-    if "host_aggregation" in strategy.understands() and aggregates(workers, scope.spread):
-        last = scope.of_servers(workload, num_ps, Policy.PARTITIONED)
-        yield replace(last, host_aggregation=True)
+    told = {None, *scope.alterations(workload)}
+    for own in strategy.variants():
+        able = not own.host_aggregation or aggregates(workers, scope.spread)
+        looks_up = own.embeddings is Embeddings.SPARSE
+        if able and own.altered in told and not (looks_up and workload.sparse_refusal()):
+            yield replace(scope.settings, num_ps=num_ps).changed_by(own)
 
 
 def aggregates(num_workers: int, spread: Spread | None) -> bool:

@@ -47,7 +47,7 @@ from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
-from ps_allreduce.point.strategies.base import StrategySide
+from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.terminal import echo
@@ -228,10 +228,7 @@ def _planned(request: StudyRequest, place: Workplace, choices: Choices, console:
 
 
 def _race_of(sweep: Sweep, minutes: float) -> Race:
-    reduced = tuple(
-        point for point in sweep.points if point.strategy.side is StrategySide.ALL_REDUCE
-    )
-    served = tuple(point for point in sweep.points if point.strategy.side is StrategySide.SERVERS)
+    reduced, served = (tuple(filter(side.holds, sweep.points)) for side in (ALLREDUCE, PS_SYNC))
     return Race(sides=(reduced, served), minutes=minutes)
 
 

@@ -53,8 +53,7 @@ class LocalWorker(ProgramBackend):
 
     def build(self, program: Program) -> None:
         """Create variables, their slots and the worker's own resources."""
-        communicates = self._experiment.strategy.communicates()
-        rule = scheduled_rule(self._experiment, averaged=communicates)
+        rule = scheduled_rule(self._experiment, averaged=self._experiment.strategy.synchronous)
         self._replica = Replica(program.initial_values(), rule, self._workers.make_variable)
         self._tables = self._make_tables(program, rule)
         self._worker = 0 if self._task.tf_config is None else self._task.tf_config.task.index
@@ -165,8 +164,8 @@ class AllReduceBackend(MirroredWorker):
         assert isinstance(strategy, AllReduce)
         #: How gradients travel in buckets; None for TensorFlow's packs.
         self._wire = strategy.wire
-        if strategy.bytes_per_pack is not None:
-            packs = PackedMeans(strategy.bytes_per_pack, strategy.collective)
+        if strategy.packed_bytes is not None:
+            packs = PackedMeans(strategy.packed_bytes, strategy.collective)
             self._means: PackedMeans | RingMeans = packs
             self._options = packs.options
 

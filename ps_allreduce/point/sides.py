@@ -22,7 +22,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
     StockServers,
 )
-from ps_allreduce.point.strategies.base import StrategySide
+from ps_allreduce.point.strategies.base import Strategy, StrategySide
 from ps_allreduce.point.wire import WireType
 
 T = TypeVar("T")
@@ -32,27 +32,35 @@ _FORMATS = [str(each) for each in WireType]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideKind:
-    """What makes a side.
+    """What makes a side: strategies with the same traits.
+
+    A strategy that is on no side has no rivals.
 
     Attributes:
         name: in a sentence about the side as a whole.
         setting: in a sentence about one of its settings.
-        strategies: tells of a strategy whether it is on this side.
+        side, synchronous, as_shipped: traits of its strategies.
         alone: a strategy of which one setting without rivals is called by `name` only.
         transport: what carries its gradients; None for any.
     """
 
     name: str
     setting: str
-    strategies: Callable[[AnyStrategy], bool]
+    side: StrategySide
+    synchronous: bool = True
+    as_shipped: bool = False
     alone: type[AnyStrategy] | None = None
     transport: str | None = None
 
     def holds(self, point: Experiment) -> bool:
         """Whether a point is on this side; one with an altered part is on none."""
-        strategy = point.strategy
-        own = self.strategies(strategy) and not strategy.is_altered
-        return own and self.transport in (None, strategy.transport)
+        own = point.strategy
+        alike = self.trains_like(own) and own.as_shipped is self.as_shipped
+        return alike and not own.is_altered and self.transport in (None, own.transport)
+
+    def trains_like(self, strategy: Strategy | type[Strategy]) -> bool:
+        """Whether a strategy, as shipped or not, combines gradients as this side does."""
+        return (strategy.side, strategy.synchronous) == (self.side, self.synchronous)
 
     def over(self, transport: str) -> SideKind:
         """The settings of this kind with one transport."""
@@ -62,39 +70,39 @@ class SideKind:
 ALLREDUCE = SideKind(
     name="all-reduce",
     setting="all-reduce setting",
-    strategies=lambda own: own.side is StrategySide.ALL_REDUCE and not own.as_shipped,
+    side=StrategySide.ALL_REDUCE,
     alone=AllReduce,
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
     setting="parameter-server setting",
-    strategies=lambda own: (
-        own.side is StrategySide.SERVERS and own.synchronous and not own.as_shipped
-    ),
+    side=StrategySide.SERVERS,
 )
 PS_ASYNC = SideKind(
     name="asynchronous parameter servers",
     setting="asynchronous parameter-server setting",
-    strategies=lambda own: (
-        own.side is StrategySide.SERVERS and not own.synchronous and not own.as_shipped
-    ),
+    side=StrategySide.SERVERS,
+    synchronous=False,
 )
 HYBRID = SideKind(
     name="the hybrid",
     setting="hybrid setting",
-    strategies=lambda own: own.side is StrategySide.HYBRID,
+    side=StrategySide.HYBRID,
     alone=Hybrid,
 )
 SHIPPED_ALLREDUCE = SideKind(
     name="TensorFlow's all-reduce as shipped",
     setting="all-reduce setting as shipped",
-    strategies=lambda own: own.as_shipped and own.side is StrategySide.ALL_REDUCE,
+    side=StrategySide.ALL_REDUCE,
+    as_shipped=True,
     alone=StockAllReduce,
 )
 SHIPPED_PS = SideKind(
     name="TensorFlow's parameter-server strategy as shipped",
     setting="parameter-server setting as shipped",
-    strategies=lambda own: own.as_shipped and own.side is StrategySide.SERVERS,
+    side=StrategySide.SERVERS,
+    synchronous=False,
+    as_shipped=True,
     alone=StockServers,
 )
 

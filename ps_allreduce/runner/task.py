@@ -59,9 +59,9 @@ def run_task(request: StartTask, report: Report) -> None:
     is_driven = strategy.uses_servers and task.type is not TaskType.CHIEF
     as_shipped = strategy.as_shipped
     if tf_config is not None and is_driven:
-        serve_stock(tf_config) if as_shipped else serve(
-            tf_config, request.threads, collective=strategy.uses_collective
-        )
+        if as_shipped:
+            serve_stock(tf_config)
+        serve(tf_config, request.threads, collective=strategy.uses_collective)
     if not as_shipped:
         tf.config.threading.set_intra_op_parallelism_threads(request.threads)
         tf.config.threading.set_inter_op_parallelism_threads(INTER_OP_THREADS)
@@ -102,12 +102,7 @@ def drive(
     checksums_before = tuple(backend.weight_checksums())
     initial = None if request.weights is None else backend.read_weights()
     timed, starts = _measure(backend, task.experiment, measurement, report)
-    steps, events = _unpacked(task.experiment, timed.stretches)
-    evaluated = joined(
-        [EvaluationTable.empty()]
-        + [EvaluationTable.of_rows(rows, number) for number, rows in enumerate(timed.evaluated)]
-    )
-    save_raw(Path(f"{request.result}.npz"), steps, events, evaluated)
+    _save_timings(Path(f"{request.result}.npz"), task.experiment, timed)
     if request.weights is not None and initial is not None:
         weights = RunWeights(initial=initial, final=backend.read_weights())
         save_weights(Path(request.weights), weights)
@@ -136,6 +131,14 @@ def drive(
     )
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
     _stay(report)
+
+
+def _save_timings(path: Path, experiment: Experiment, timed: TimedSteps[Rows]) -> None:
+    steps, events = _unpacked(experiment, timed.stretches)
+    evaluated = [
+        EvaluationTable.of_rows(rows, number) for number, rows in enumerate(timed.evaluated)
+    ]
+    save_raw(path, steps, events, joined([EvaluationTable.empty(), *evaluated]))
 
 
 def _traces(measurement: Measurement | Learning) -> bool:

@@ -182,8 +182,12 @@ def write_report(
         )
     )
     of_ahead = [figure for part in (ahead.parts if ahead else ()) for figure in part.figures]
-    kept = {name for figure in (*beside, *drawn, *of_ahead) for name in figure.files}
-    outdated = _files_told(path) - kept
+    _replace(path, page, [*beside, *drawn, *of_ahead])
+
+
+def _replace(path: Path, page: str, figures: Sequence[SavedFigure]) -> None:
+    """Write the page, and remove what only the one before it shows."""
+    outdated = _files_told(path) - {name for figure in figures for name in figure.files}
     write_atomically(path, page.encode(errors=NO_TEXT))
     for name in outdated:
         with suppress(OSError):

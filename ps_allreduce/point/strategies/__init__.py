@@ -1,8 +1,8 @@
 """Training strategies: a small closed family of values that check themselves.
 
 `AnyStrategy` lists the family; to add a strategy is to add its class here and its backend in
-`ps_allreduce.backends`.  Everything else asks a strategy for its traits, its settings and its
-columns, and never for its name.
+`ps_allreduce.backends`.  Everything else asks a strategy for its traits, settings and columns;
+only what one strategy alone has is asked of its class.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -56,6 +56,7 @@ class AllReduce(LookingUp):
     side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
     implied: ClassVar[Mapping[str, object]] = {"bytes_per_pack": None, "host_aggregation": False}
     replicated: ClassVar[bool] = True
+    export_refusal: ClassVar[str] = ""
 
     collective: Collective = Collective.RING
     sending: Wire | Packs = field(default_factory=Wire)
@@ -69,6 +70,11 @@ class AllReduce(LookingUp):
                 f"collective {self.collective} is used in TensorFlow's packs: state "
                 "bytes_per_pack (0 for one pack)."
             )
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Packs as well."""
+        return [*LookingUp.variants(), StrategySettings(bytes_per_pack=0)]
 
     @classmethod
     def _made(cls, settings: StrategySettings) -> AllReduce:
@@ -88,8 +94,8 @@ class AllReduce(LookingUp):
         return self.sending if isinstance(self.sending, Wire) else None
 
     @property
-    def bytes_per_pack(self) -> int | None:
-        """Size of TensorFlow's packs, 0 for one pack; None in buckets."""
+    def packed_bytes(self) -> int | None:
+        """None in buckets."""
         return self.sending.bytes_per_pack if isinstance(self.sending, Packs) else None
 
     @property
@@ -109,7 +115,7 @@ class AllReduce(LookingUp):
         if self.wire is not None:
             rows = ["sparse embeddings"] if self.is_sparse else []
             return [*self.wire.title_parts(), *rows]
-        size = self.bytes_per_pack
+        size = self.packed_bytes
         return [f"{size / 1e6:g} MB packs" if size else "one pack"]
 
 
@@ -135,6 +141,10 @@ class Horovod(Strategy):
     side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
     implied: ClassVar[Mapping[str, object]] = {"host_aggregation": False}
     replicated: ClassVar[bool] = True
+    export_refusal: ClassVar[str] = (
+        "a training of your own would need a built Horovod, which export does not take along. "
+        "Choose another setting."
+    )
     module: ClassVar[str | None] = "horovod"
 
     fusion_bytes: int = 128 * 1024**2
@@ -146,6 +156,11 @@ class Horovod(Strategy):
             raise UserError(
                 f"cycle_ms must be above 0 and at most {MOST_CYCLE_MS:g}, got {self.cycle_ms:g}."
             )
+
+    @property
+    def packed_bytes(self) -> int | None:
+        """Without fusion each gradient is sent on its own."""
+        return self.fusion_bytes or None
 
     @property
     def transport(self) -> str:

@@ -121,6 +121,8 @@ class Strategy(Columns):
         replicated: every worker ends with the same trainable weights of its own.
         as_shipped: TensorFlow as its tutorials write it, with Keras' optimizer and nothing of the
             suite's exchange: of a step of a real model only its begin and end are known.
+        export_refusal: why no training of the user's own is written of it; empty if one is.  Every
+            strategy says so itself, so that none is written as another one.
         max_workers: the largest number of workers; None for no bound.
         module: what an environment may lack and the strategy needs; None for nothing.
     """
@@ -140,6 +142,7 @@ class Strategy(Columns):
     deals_steps: ClassVar[bool] = False
     replicated: ClassVar[bool] = False
     as_shipped: ClassVar[bool] = False
+    export_refusal: ClassVar[str] = "it is compared and not written. Choose another setting."
     max_workers: ClassVar[int | None] = None
     module: ClassVar[str | None] = None
 
@@ -174,6 +177,11 @@ class Strategy(Columns):
     def _made(cls, settings: StrategySettings) -> Self:
         """An instance; every stated setting is understood."""
         return cast(Self, settings.put_into(cast(Any, cls())))
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Settings that take ways of their own through the code: the gate trains each."""
+        return [StrategySettings()]
 
     @classmethod
     def communicates(cls) -> bool:
@@ -214,6 +222,11 @@ class Strategy(Columns):
     def host_aggregation(self) -> bool:
         """Workers of one host send the mean of their gradients once."""
         return False
+
+    @property
+    def packed_bytes(self) -> int | None:
+        """Of packs that a library makes of gradients, 0 for one pack; None where it makes none."""
+        return None
 
     @property
     def transport(self) -> str | None:
@@ -298,6 +311,11 @@ class LookingUp(Strategy):
 
     embeddings: Embeddings = field(default=Embeddings.DENSE, metadata=LATER)
 
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Whole tables, and rows."""
+        return [StrategySettings(), StrategySettings(embeddings=Embeddings.SPARSE)]
+
     @property
     def is_sparse(self) -> bool:
         """Of tables only the rows that a step has looked up are exchanged."""
@@ -322,6 +340,7 @@ class Single(LookingUp):
 
     kind: ClassVar[str] = "single"
     label: ClassVar[str] = "single worker, no strategy"
+    export_refusal: ClassVar[str] = ""
     max_workers: ClassVar[int | None] = 1
 
 
@@ -331,4 +350,5 @@ class NoCommunication(LookingUp):
 
     kind: ClassVar[str] = "no_communication"
     label: ClassVar[str] = "no communication (upper bound)"
+    export_refusal: ClassVar[str] = "these workers do not train one model. Choose another setting."
     synchronous: ClassVar[bool] = False

@@ -5,7 +5,7 @@ A hybrid has servers for tables alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -21,6 +21,9 @@ from ps_allreduce.serialization import LATER, changed_parts
 if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
 
+
+#: Every way to put rows on servers.
+_ROWS = tuple(StrategySettings(embeddings=Embeddings.SPARSE, table_rows=each) for each in RowRule)
 
 #: More would only make a run's last dispatch longer than its window.
 MOST_STEPS_PER_DISPATCH = 16
@@ -45,6 +48,11 @@ class ParameterServers(LookingUp):
 
     servers: Servers = field(default_factory=Servers)
     wire: Wire = field(default_factory=Wire)
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Every placement, of variables and of rows."""
+        return [*(StrategySettings(placement=each) for each in Policy), *_ROWS]
 
     @classmethod
     def _made(cls, settings: StrategySettings) -> Self:
@@ -91,6 +99,7 @@ class AsynchronousServers(ParameterServers):
     label: ClassVar[str] = "parameter servers, asynchronous"
     synchronous: ClassVar[bool] = False
     deals_steps: ClassVar[bool] = True
+    export_refusal: ClassVar[str] = ""
 
     staleness: int | None = None
     steps_per_dispatch: int = 1
@@ -130,10 +139,17 @@ class SynchronousServers(ParameterServers):
 
     kind: ClassVar[str] = "ps_sync"
     label: ClassVar[str] = "parameter servers, synchronous"
+    export_refusal: ClassVar[str] = ""
     #: Nobody is ever a step ahead.
     implied: ClassVar[Mapping[str, object]] = {"staleness": 0}
 
     host_aggregation: bool = False
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Aggregation on hosts as well."""
+        adding_up = StrategySettings(placement=Policy.PARTITIONED, host_aggregation=True)
+        return [*ParameterServers.variants(), adding_up]
 
     def __post_init__(self) -> None:
         ParameterServers.__post_init__(self)
@@ -166,6 +182,9 @@ class Hybrid(LookingUp):
     kind: ClassVar[str] = "hybrid"
     label: ClassVar[str] = "hybrid: tables on servers, the rest by all-reduce"
     side: ClassVar[StrategySide] = StrategySide.HYBRID
+    export_refusal: ClassVar[str] = (
+        "a hybrid is compared and not written. Choose a setting of servers or of all-reduce."
+    )
     fixed: ClassVar[frozenset[str]] = frozenset({"placement", "split_bytes"})
     implied: ClassVar[Mapping[str, object]] = {"staleness": 0, "host_aggregation": False}
 
@@ -179,6 +198,11 @@ class Hybrid(LookingUp):
                 f"strategy {self.kind} has rows of tables on servers: leave --embeddings "
                 f"{self.embeddings} out."
             )
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Every placement of rows."""
+        return _ROWS
 
     @classmethod
     def refusal(cls, workload: Workload) -> str:

@@ -12,7 +12,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -43,8 +43,17 @@ class Stock(Strategy):
     """
 
     as_shipped: ClassVar[bool] = True
+    export_refusal: ClassVar[str] = (
+        "of plain TensorFlow only its all-reduce is written, as it ships. Choose another setting; "
+        "the tutorials of TensorFlow have this training."
+    )
 
     altered: Altered = field(default=Altered.NOTHING, metadata=LATER)
+
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Every alteration."""
+        return [StrategySettings(altered=each) for each in Altered]
 
     @property
     def is_altered(self) -> bool:
@@ -92,6 +101,11 @@ class StockServers(Stock):
     join_rounds: bool = False
     embeddings: Embeddings = field(default=Embeddings.DENSE, metadata=LATER)
 
+    @classmethod
+    def variants(cls) -> Sequence[StrategySettings]:
+        """Rows as well."""
+        return [*Stock.variants(), StrategySettings(embeddings=Embeddings.SPARSE)]
+
     @property
     def is_sparse(self) -> bool:
         """Only the rows that a step looks up are fetched."""
@@ -131,6 +145,7 @@ class StockAllReduce(Stock):
     #: Keras sums all gradients in one pack.
     implied: ClassVar[Mapping[str, object]] = {"bytes_per_pack": 0, "host_aggregation": False}
     replicated: ClassVar[bool] = True
+    export_refusal: ClassVar[str] = ""
 
     collective: Collective = Collective.AUTO
 
@@ -138,6 +153,11 @@ class StockAllReduce(Stock):
     def transport(self) -> str:
         """That of the collective."""
         return TRANSPORT_OF[self.collective]
+
+    @property
+    def packed_bytes(self) -> int | None:
+        """One pack."""
+        return 0
 
     def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
         """NCCL is what AUTO takes on GPUs."""

@@ -52,7 +52,7 @@ def test_packs_are_used_where_they_are_asked_for_or_needed(
     assert run("run-one", "--strategy", "allreduce") == 0
     assert run("run-one", "--strategy", "allreduce", *words) == 0
     strategies = [point.strategy for point in launcher.launched]
-    packs = [each.bytes_per_pack for each in strategies if isinstance(each, AllReduce)]
+    packs = [each.packed_bytes for each in strategies if isinstance(each, AllReduce)]
     assert packs == [None, 0]
 
 

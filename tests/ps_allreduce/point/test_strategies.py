@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
+from analysis.figures.style import DRAWN_SIDES
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device, Resources, Spread
@@ -25,6 +27,7 @@ from ps_allreduce.point.strategies import (
     strategy_named,
 )
 from ps_allreduce.point.strategies.all_reduce import Packs
+from ps_allreduce.point.strategies.base import Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective, Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
@@ -129,6 +132,25 @@ def test_every_strategy_works_without_a_word_and_its_traits_agree(
     assert not (strategy.replicated and strategy.uses_servers)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeldomAveraged(Strategy):
+    """What somebody may add: workers exchange weights from time to time."""
+
+    kind: ClassVar[str] = "seldom_averaged"
+    side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
+    synchronous: ClassVar[bool] = False
+
+
+def test_what_trains_otherwise_is_no_rival_of_all_reduce_and_written_as_nothing_else() -> None:
+    assert not any(side.trains_like(SeldomAveraged) for side in DRAWN_SIDES)
+    assert all(
+        any(side.trains_like(own) for side in DRAWN_SIDES)
+        for own in STRATEGIES.values()
+        if own.communicates()
+    )
+    assert SeldomAveraged.export_refusal == Strategy.export_refusal
+
+
 def test_a_hybrid_is_on_both_sides_and_on_neither() -> None:
     traits = (Hybrid.uses_servers, Hybrid.uses_collective, Hybrid.places_variables)
     assert traits == (True, True, False)
@@ -167,7 +189,7 @@ def test_only_the_partitioned_policy_cuts() -> None:
 
 def test_collectives_but_ring_use_packs() -> None:
     assert AllReduce.of(StrategySettings(collective=Collective.AUTO)).sending == Packs()
-    assert AllReduce.of(StrategySettings(bytes_per_pack=5)).bytes_per_pack == 5
+    assert AllReduce.of(StrategySettings(bytes_per_pack=5)).packed_bytes == 5
     assert AllReduce.of(StrategySettings(in_flight=5)).wire == Wire(in_flight=5)
     with pytest.raises(UserError, match=r"collective auto is used in TensorFlow's packs"):
         AllReduce(collective=Collective.AUTO)
