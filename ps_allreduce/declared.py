@@ -1,7 +1,7 @@
-"""How a setting is declared: once, as a field, from which its option and its help follow.
+"""How a setting is declared: once, as a field, from which option, help and labels follow.
 
-Decides what a field can say of itself.  How that becomes an option is decided in
-`launchers.cli.options`.
+Decides what a field can say of itself, and how its value is called in labels and titles.  How it
+becomes an option is decided in `launchers.cli.options`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,33 @@ class Declared:
         usual: help shows it without being asked for all options.
         instead: the default that holds where None stands for it; empty: help does not tell it.
         option: how it is typed, where its name does not tell.
+        said: how a value is called, with `{}` for it; empty: by name and value.
+        named: values that are called otherwise; what is called by an empty text goes without
+            saying, and so does None.
+        exchange: of a strategy, it is about the exchange of gradients: labels say such settings
+            last, and only where they are not at their default if several differ.
     """
 
-    text: str
+    text: str = ""
     unit: str = ""
     usual: bool = False
     instead: object = None
     option: str = ""
+    said: str = ""
+    named: Mapping[object, str] = field(default_factory=dict)
+    exchange: bool = True
+
+    def phrase(self, name: str, value: Any) -> str:
+        """What a label or a title says of the setting of that name."""
+        if value is None or value in self.named:
+            return self.named.get(value, "")
+        shown = megabytes(value) if self.unit == "size" else value
+        return (self.said or f"{name.replace('_', ' ')} {{}}").format(shown)
+
+
+def megabytes(size: float) -> str:
+    """Bytes as `0.5 MB`."""
+    return f"{size / 1e6:g} MB"
 
 
 def setting(
@@ -41,6 +61,9 @@ def setting(
     usual: bool = False,
     instead: object = None,
     option: str = "",
+    said: str = "",
+    named: Mapping[object, str] | None = None,
+    exchange: bool = True,
     metadata: Mapping[str, object] | None = None,
 ) -> Any:
     """A field of a dataclass of settings that can be stated on the command line.
@@ -48,5 +71,14 @@ def setting(
     Args:
         metadata: what else is said of the field.
     """
-    declared = Declared(text=text, unit=unit, usual=usual, instead=instead, option=option)
+    declared = Declared(
+        text=text,
+        unit=unit,
+        usual=usual,
+        instead=instead,
+        option=option,
+        said=said,
+        named=named or {},
+        exchange=exchange,
+    )
     return field(default=default, metadata={**(metadata or {}), DECLARED: declared})

@@ -8,7 +8,6 @@ experiment states what was asked for under the same names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 from pandas.api.types import pandas_dtype
 
+from ps_allreduce.declared import Declared
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import STRATEGIES
-from ps_allreduce.point.strategies.stated import StrategySettings
+from ps_allreduce.point.strategies.stated import DECLARATIONS
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import Status
 
@@ -63,16 +63,25 @@ MEANINGS: Mapping[tuple[str, ...], str] = {
     tuple(name for name, _, _ in entries): meaning for entries, meaning in _LINES
 }
 
-#: Settings of strategies whose column has another name.
-_COLUMN_OF = {"gradients": "gradients_on_wire"}
+
+def column_of(setting: str) -> str:
+    """The column of a setting of a strategy."""
+    return "gradients_on_wire" if setting == "gradients" else setting
+
+
+#: How values of settings are called, by column.
+SAID: Mapping[str, Declared] = {
+    **{column_of(name): own for name, own in DECLARATIONS.items()},
+    "ps_per_host": Declared(said="{} ps per host", named={None: "default ps per host"}),
+    "coordinator": Declared(),
+    "threads_per_worker": Declared(said="{} threads", named={1: "1 thread"}),
+    "evaluation": Declared(said="{} evaluation"),
+    "evaluation_batches": Declared(),
+}
 
 #: What was asked for about the strategy, and what a side may have more of: it makes settings of one
 #: case differ.
-SETTINGS = (
-    "strategy",
-    *(_COLUMN_OF.get(each.name, each.name) for each in fields(StrategySettings)),
-    *("ps_per_host", "coordinator", "threads_per_worker", "evaluation", "evaluation_batches"),
-)
+SETTINGS = ("strategy", *SAID)
 
 #: Conditions that users ask for under a shorter name.
 ASKED = "asked_"

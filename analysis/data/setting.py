@@ -9,17 +9,17 @@ in `cases`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.data.columns import SETTINGS
-from ps_allreduce.exchange.stacking import RowRule
+from analysis.data.columns import SAID, SETTINGS, column_of
+from ps_allreduce.declared import megabytes
 from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, default_of
-from ps_allreduce.point.strategies.stated import Altered
-from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
+from ps_allreduce.point.strategies.stated import DECLARATIONS
+from ps_allreduce.point.wire import UNBUCKETED, WireType
 
 #: Strategies that people call otherwise than the command line does.
 _CALLED = {AllReduce.kind: AllReduce.label}
@@ -117,51 +117,16 @@ def _servers_follow_workers(asked: pd.DataFrame) -> bool:
 
 def _variant(own: pd.Series, differing: Collection[str]) -> list[str]:
     """The placement, and whatever else differs between the settings of one strategy."""
-    said = {
-        "placement": own["placement"],
-        "layout": own["layout"],
-        "split_bytes": own["split_bytes"] and f"split {megabytes(own['split_bytes'])}",
-        "ps_per_host": f"{own['ps_per_host'] or 'default'} ps per host",
-        "coordinator": f"coordinator {own['coordinator']}",
-        "collective": own["collective"],
-        "embeddings": own["embeddings"] and f"{own['embeddings']} embeddings",
-        "table_rows": _rows_part(own["table_rows"]),
-        "altered": _altered_part(own["altered"]),
-        "threads_per_worker": _threads_part(own["threads_per_worker"]),
-        "evaluation": own["evaluation"] and f"{own['evaluation']} evaluation",
-    }
-    shown = {"placement", *differing}
-    others = [
-        f"{name.replace('_', ' ')} {own[name]}"
-        for name in SETTINGS
-        if name in differing and name not in (*said, *EXCHANGE, "strategy", "num_ps")
-    ]
-    return [*(text for name, text in said.items() if name in shown and text is not None), *others]
+    shown = {"placement", *differing} - {"strategy", "num_ps", *EXCHANGE}
+    said = {name: SAID[name].phrase(name, own[name]) for name in SETTINGS if name in shown}
+    return [text for text in said.values() if text]
 
 
-def _rows_part(rule: str | None) -> str | None:
-    """Which server has which row of a table; nothing where that is the default."""
-    return None if rule in (None, RowRule.MODULO) else RowRule(rule).phrase
-
-
-#: What can be set about messages, with its default.
-_MESSAGES: Mapping[str, object] = {**Wire().columns(), "host_aggregation": False}
-
-#: What can be set about how steps are dealt to workers, with its default.
-_DEALING = {
-    name: default_of(name)
-    for name in ("staleness", "steps_per_dispatch", "synchronous_steps", "join_rounds")
-}
-
-#: What can be set about Horovod, with its default.
-_FUSION = {name: default_of(name) for name in ("fusion_bytes", "cycle_ms")}
-
-#: Everything that can be set about the exchange of gradients, in the order in which it is sorted.
+#: Everything that can be set about the exchange of gradients, with its default, as it is sorted.
 EXCHANGE: Mapping[str, object] = {
-    "bytes_per_pack": None,
-    **_MESSAGES,
-    **_DEALING,
-    **_FUSION,
+    column_of(name): default_of(name)
+    for name in dict.fromkeys(["bytes_per_pack", *DECLARATIONS])
+    if DECLARATIONS[name].exchange
 }
 
 #: Messages of the suite's step without buckets, and the settings that make them so.
@@ -179,10 +144,13 @@ def exchange_of(own: pd.Series) -> dict[str, object]:
         own: what was asked for, None where nothing was.
     """
     traits = STRATEGIES[own["strategy"]]
-    counting = ["bytes_per_pack"] if traits.uses_collective else []
-    counting += _MESSAGES if own["group_bytes"] is not None else []  # else TensorFlow's own packs
-    counting += [name for name in (*_DEALING, *_FUSION) if name in traits.understands()]
-    return {name: own[name] for name in counting}
+    counts = {
+        "bytes_per_pack": traits.uses_collective,
+        # Else gradients are in packs that TensorFlow makes.
+        **dict.fromkeys(_UNBUCKETED, own["group_bytes"] is not None),
+    }
+    known = traits.understands()
+    return {name: own[name] for name in EXCHANGE if counts.get(name, name in known)}
 
 
 def exchange_order(own: pd.Series) -> tuple[tuple[int, float], ...]:
@@ -215,54 +183,15 @@ def exchange_parts(own: pd.Series, exchanges: Sequence[Mapping[str, object]]) ->
     """
     counting = exchange_of(own)
     differing = [name for name in EXCHANGE if len({x[name] for x in exchanges if name in x}) > 1]
-    said = {name: _PARTS[name](counting[name]) for name in differing if name in counting}
+    said = {name: SAID[name].phrase(name, counting[name]) for name in differing if name in counting}
     if len(differing) > 1:
         said = {name: text for name, text in said.items() if counting[name] != EXCHANGE[name]}
         if not said:
             return [DEFAULTS]
     if _SIZES & said.keys() and counting.items() >= _UNBUCKETED.items():
-        return ["unbucketed", *(text for name, text in said.items() if name in _DEALING)]
+        return ["unbucketed", *(text for name, text in said.items() if name not in _UNBUCKETED)]
     size: Any = counting.get("group_bytes")
     if {"group_bytes", "cut_bytes"} <= said.keys() and size == counting["cut_bytes"]:
         said["group_bytes"] = f"{megabytes(size)} messages" if size else "single tensors"
         del said["cut_bytes"]
     return list(said.values())
-
-
-def _pack_part(bytes_per_pack: int | None) -> str:
-    """0 is one pack for all gradients, None is buckets instead."""
-    if bytes_per_pack is None:
-        return "buckets"
-    return f"{megabytes(bytes_per_pack)} packs" if bytes_per_pack else "one pack"
-
-
-def _altered_part(altered: str | None) -> str | None:
-    if altered == Altered.NOTHING:
-        return "as shipped"
-    return altered and f"altered {altered}"
-
-
-def _threads_part(count: int) -> str:
-    return f"{count} thread{'s' * (count != 1)}"
-
-
-def megabytes(size: float) -> str:
-    """Bytes as `0.5 MB`."""
-    return f"{size / 1e6:g} MB"
-
-
-#: How the value of a column is called.
-_PARTS: Mapping[str, Callable[[Any], str]] = {
-    "bytes_per_pack": _pack_part,
-    "group_bytes": lambda size: f"groups of {megabytes(size)}" if size else "ungrouped",
-    "cut_bytes": lambda size: f"cut at {megabytes(size)}" if size else "uncut",
-    "in_flight": lambda count: f"{count or 'all'} in flight",
-    "gradients_on_wire": lambda kind: f"{kind} gradients",
-    "host_aggregation": lambda shared: f"sent per {'host' if shared else 'worker'}",
-    "staleness": lambda bound: f"staleness {'unbounded' if bound is None else bound}",
-    "steps_per_dispatch": lambda count: f"{count} step{'s' * (count != 1)} per dispatch",
-    "synchronous_steps": lambda count: f"synchronous for {count} step{'s' * (count != 1)}",
-    "join_rounds": lambda joins: "joined rounds" if joins else "not joined",
-    "fusion_bytes": lambda size: f"fusion of {megabytes(size)}" if size else "no fusion",
-    "cycle_ms": lambda time: f"cycles of {time:g} ms",
-}

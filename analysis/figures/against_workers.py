@@ -17,13 +17,14 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case
 from analysis.data.metric import RATE
-from analysis.data.setting import MAX_TOGETHER, Setting, called, megabytes
+from analysis.data.setting import MAX_TOGETHER, Setting, called
 from analysis.figures.curves import coloured, curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
 from analysis.figures.rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
 from analysis.stats.points import base_of, base_text, point_table
 from analysis.wording import workers_text
+from ps_allreduce.declared import megabytes
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy
 
 _COLUMNS = 2

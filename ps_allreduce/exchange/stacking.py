@@ -51,11 +51,6 @@ class RowRule(StrEnum):
     HASH = "hash"
     WHOLE = "whole"
 
-    @property
-    def phrase(self) -> str:
-        """What a label says."""
-        return "whole tables" if self is RowRule.WHOLE else f"rows by {self}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.buckets import Messages
-from ps_allreduce.serialization import Columns, changed_parts, column
+from ps_allreduce.serialization import Columns, column
 
 #: Elements of gradients and parameters are float32 wherever they are computed with or kept.
 ELEMENT_BYTES = 4
@@ -56,10 +56,6 @@ class Wire(Columns):
                 raise UserError(f"{name} must be 0 or at least {ELEMENT_BYTES}, got {value}.")
         if self.in_flight < 0:
             raise UserError(f"in_flight must be at least 0 (no bound), got {self.in_flight}.")
-
-    def title_parts(self) -> list[str]:
-        """What a short line says: what is not at its default."""
-        return ["unbucketed"] if self == UNBUCKETED else changed_parts(self)
 
     @property
     def messages(self) -> Messages:

@@ -110,14 +110,6 @@ class AllReduce(LookingUp):
         if self.collective is Collective.NCCL and resources.device is not Device.GPU:
             raise UserError("collective nccl needs workers on GPUs; on CPUs use ring or auto.")
 
-    def title_parts(self) -> list[str]:
-        """Packs, or what is changed about buckets."""
-        if self.wire is not None:
-            rows = ["sparse embeddings"] if self.is_sparse else []
-            return [*self.wire.title_parts(), *rows]
-        size = self.packed_bytes
-        return [f"{size / 1e6:g} MB packs" if size else "one pack"]
-
 
 #: Longer than any step: nobody waits so long for gradients that might travel together.
 MOST_CYCLE_MS = 10_000.0
@@ -166,11 +158,3 @@ class Horovod(Strategy):
     def transport(self) -> str:
         """What carries the gradients."""
         return TCP
-
-    def title_parts(self) -> list[str]:
-        """What is not at its default."""
-        usual = Horovod()
-        fused = [f"fusion {self.fusion_bytes / 1e6:g} MB"] * (
-            self.fusion_bytes != usual.fusion_bytes
-        )
-        return fused + [f"cycle {self.cycle_ms:g} ms"] * (self.cycle_ms != usual.cycle_ms)

@@ -25,9 +25,9 @@ from ps_allreduce.point.placement import (
     without_tables,
 )
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
-from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
-from ps_allreduce.point.wire import Wire, WireType
-from ps_allreduce.serialization import LATER, Columns, changed_parts
+from ps_allreduce.point.strategies.stated import DECLARATIONS, Embeddings, StrategySettings
+from ps_allreduce.point.wire import UNBUCKETED, WIRE_SETTINGS, Wire, WireType
+from ps_allreduce.serialization import LATER, Columns
 
 if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
@@ -271,8 +271,17 @@ class Strategy(Columns):
         }
 
     def title_parts(self) -> list[str]:
-        """What a short line says about the settings: what is not at its default."""
-        return changed_parts(self)
+        """What a short line says: servers, placement, and what else is not at its default."""
+        usual, known = type(self)(), self.understands() - {"split_bytes"}
+        values = {name: value_of(name, self) for name in DECLARATIONS if name in known}
+        told = {
+            name: DECLARATIONS[name].phrase(name, value)
+            for name, value in values.items()
+            if name in ("num_ps", "placement") or value != value_of(name, usual)
+        }
+        if self.wire == UNBUCKETED:
+            told |= {**dict.fromkeys(WIRE_SETTINGS, ""), "group_bytes": "unbucketed"}
+        return [part for part in told.values() if part]
 
     def __str__(self) -> str:
         return self.kind

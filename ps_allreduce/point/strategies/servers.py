@@ -16,7 +16,7 @@ from ps_allreduce.point.resources import Resources, Spread, workers_together
 from ps_allreduce.point.strategies.base import LookingUp, Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, Wire, transport_text
-from ps_allreduce.serialization import LATER, changed_parts
+from ps_allreduce.serialization import LATER
 
 if TYPE_CHECKING:
     from ps_allreduce.point.workload import Workload
@@ -73,14 +73,6 @@ class ParameterServers(LookingUp):
     def transport(self) -> str:
         """TensorFlow's gRPC."""
         return transport_text(TCP, self.wire.gradients)
-
-    def title_parts(self) -> list[str]:
-        """Servers and placement, and what is changed."""
-        servers = [f"{self.servers.num_ps} ps", str(self.servers.placement)]
-        layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
-        changed = [*self.wire.title_parts(), *changed_parts(self)]
-        rows = self.servers.table_rows
-        return [*servers, *layout, *changed, *([] if rows is None else [rows.phrase])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +209,3 @@ class Hybrid(LookingUp):
     def transport(self) -> str:
         """TensorFlow's gRPC, of both; rows travel in float32."""
         return transport_text(TCP, self.wire.gradients)
-
-    def title_parts(self) -> list[str]:
-        """Servers, and what is changed."""
-        layout = [str(self.servers.layout)] if self.servers.layout.is_apart else []
-        rows = [] if self.servers.table_rows is None else [self.servers.table_rows.phrase]
-        return [f"{self.servers.num_ps} ps", *layout, *self.wire.title_parts(), *rows]

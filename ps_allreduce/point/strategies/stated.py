@@ -1,17 +1,17 @@
 """What a user may state about a strategy: one declaration of each setting.
 
-Options of the command line, their help and the columns of results follow from it.  Which strategy
-understands which setting is decided by the fields of the strategies (`base`).
+Options of the command line, their help, the columns of results, labels and titles follow from it.
+Which strategy understands which setting is decided by the fields of the strategies (`base`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ps_allreduce.declared import setting
+from ps_allreduce.declared import DECLARED, Declared, setting
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import LayoutKind
@@ -46,43 +46,91 @@ class StrategySettings:
     with the strategies that understand a setting, and ends with the default that these declare.
     """
 
-    num_ps: int | None = setting("parameter servers.", usual=True, instead="")
-    placement: Policy | None = setting("of variables on servers.", usual=True)
-    layout: LayoutKind | None = setting("servers beside workers, or on other hosts.", usual=True)
+    num_ps: int | None = setting(
+        "parameter servers.", usual=True, instead="", said="{} ps", exchange=False
+    )
+    placement: Policy | None = setting(
+        "of variables on servers.", usual=True, said="{}", exchange=False
+    )
+    layout: LayoutKind | None = setting(
+        "servers beside workers, or on other hosts.", usual=True, said="{}", exchange=False
+    )
     split_bytes: int | None = setting(
         "the placement partitioned cuts larger variables.",
         unit="size",
         instead=f"{DEFAULT_SPLIT_BYTES // 10**6}MB, less for small models",
+        said="split {}",
+        exchange=False,
     )
     group_bytes: int | None = setting(
-        "tensors share a message up to so many bytes; 0: never.", unit="size"
+        "tensors share a message up to so many bytes; 0: never.",
+        unit="size",
+        said="groups of {}",
+        named={0: "ungrouped"},
     )
     cut_bytes: int | None = setting(
-        "larger tensors are cut into messages of so many bytes; 0: never.", unit="size"
+        "larger tensors are cut into messages of so many bytes; 0: never.",
+        unit="size",
+        said="cut at {}",
+        named={0: "uncut"},
     )
-    in_flight: int | None = setting("messages in flight at once; 0: no bound.")
-    gradients: WireType | None = setting("format on the wire.")
-    host_aggregation: bool | None = setting("workers of one host send one mean gradient.")
-    staleness: int | None = setting("steps that a worker may be ahead.", instead="no bound")
-    steps_per_dispatch: int | None = setting("steps in one go.")
-    synchronous_steps: int | None = setting("a worker's first steps that are synchronous.")
-    join_rounds: bool | None = setting("wait for all workers after every round of steps.")
+    in_flight: int | None = setting(
+        "messages in flight at once; 0: no bound.", said="{} in flight", named={0: "all in flight"}
+    )
+    gradients: WireType | None = setting("format on the wire.", said="{} gradients")
+    host_aggregation: bool | None = setting(
+        "workers of one host send one mean gradient.",
+        named={True: "sent per host", False: "sent per worker"},
+    )
+    staleness: int | None = setting(
+        "steps that a worker may be ahead.",
+        instead="no bound",
+        named={None: "staleness unbounded"},
+    )
+    steps_per_dispatch: int | None = setting(
+        "steps in one go.", said="{} steps per dispatch", named={1: "1 step per dispatch"}
+    )
+    synchronous_steps: int | None = setting(
+        "a worker's first steps that are synchronous.",
+        said="synchronous for {} steps",
+        named={1: "synchronous for 1 step"},
+    )
+    join_rounds: bool | None = setting(
+        "wait for all workers after every round of steps.",
+        named={True: "joined rounds", False: "not joined"},
+    )
     collective: Collective | None = setting(
-        "algorithm of the collective.", instead="ring; as shipped auto"
+        "algorithm of the collective.", instead="ring; as shipped auto", said="{}", exchange=False
     )
     bytes_per_pack: int | None = setting(
-        "TensorFlow's packs, not buckets; 0: one pack.", unit="size"
+        "TensorFlow's packs, not buckets; 0: one pack.",
+        unit="size",
+        said="{} packs",
+        named={0: "one pack", None: "buckets"},
     )
-    altered: Altered | None = setting("what is done as the suite does it.")
+    altered: Altered | None = setting(
+        "what is done as the suite does it.", named={Altered.NOTHING: "as shipped"}, exchange=False
+    )
     fusion_bytes: int | None = setting(
-        "gradients travel together up to so many bytes.", unit="size"
+        "gradients travel together up to so many bytes.",
+        unit="size",
+        said="fusion of {}",
+        named={0: "no fusion"},
     )
-    cycle_ms: float | None = setting("time between two looks at what is ready.", unit="ms")
+    cycle_ms: float | None = setting(
+        "time between two looks at what is ready.", unit="ms", said="cycles of {:g} ms"
+    )
     embeddings: Embeddings | None = setting(
-        "what is exchanged of tables: all of it, or the rows looked up."
+        "what is exchanged of tables: all of it, or the rows looked up.",
+        said="{} embeddings",
+        exchange=False,
     )
     table_rows: RowRule | None = setting(
-        "rows of tables on servers, with sparse embeddings.", instead=RowRule.MODULO
+        "rows of tables on servers, with sparse embeddings.",
+        instead=RowRule.MODULO,
+        said="rows by {}",
+        named={RowRule.MODULO: "", RowRule.WHOLE: "whole tables"},
+        exchange=False,
     )
 
     @property
@@ -117,3 +165,9 @@ class StrategySettings:
             elif is_dataclass(inside):
                 changed[name] = self.put_into(cast(Any, inside))
         return replace(default, **changed)
+
+
+#: What every setting says of itself, in their order.
+DECLARATIONS: Mapping[str, Declared] = {
+    each.name: each.metadata[DECLARED] for each in fields(StrategySettings)
+}

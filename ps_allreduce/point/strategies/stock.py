@@ -25,7 +25,7 @@ from ps_allreduce.point.strategies.servers import AsynchronousServers, check_ste
 from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, TRANSPORT_OF, UNBUCKETED, Collective, Wire
 from ps_allreduce.point.workload import Precision, Workload
-from ps_allreduce.serialization import LATER, changed_parts
+from ps_allreduce.serialization import LATER
 
 if TYPE_CHECKING:
     from ps_allreduce.point.experiment import Experiment
@@ -126,10 +126,6 @@ class StockServers(Stock):
         """TensorFlow's gRPC."""
         return TCP
 
-    def title_parts(self) -> list[str]:
-        """Servers, and what is changed."""
-        return [f"{self.servers.num_ps} ps", *changed_parts(self)]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StockAllReduce(Stock):
@@ -167,11 +163,6 @@ class StockAllReduce(Stock):
                 f"strategy {self.kind} uses collective {Collective.AUTO}, which takes NCCL where "
                 f"it can, or {Collective.RING}."
             )
-
-    def title_parts(self) -> list[str]:
-        """What is changed."""
-        collective = [] if self.collective is Collective.AUTO else [str(self.collective)]
-        return [*collective, *([f"altered {self.altered}"] if self.is_altered else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
