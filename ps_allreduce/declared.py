@@ -57,28 +57,14 @@ def setting(
     text: str,
     default: object = None,
     *,
-    unit: str = "",
-    usual: bool = False,
-    instead: object = None,
-    option: str = "",
-    said: str = "",
-    named: Mapping[object, str] | None = None,
-    exchange: bool = True,
     metadata: Mapping[str, object] | None = None,
+    **own: Any,
 ) -> Any:
     """A field of a dataclass of settings that can be stated on the command line.
 
     Args:
         metadata: what else is said of the field.
+        own: what it says of itself, as `Declared` is made.
     """
-    declared = Declared(
-        text=text,
-        unit=unit,
-        usual=usual,
-        instead=instead,
-        option=option,
-        said=said,
-        named=named or {},
-        exchange=exchange,
-    )
+    declared = Declared(text=text, **own)
     return field(default=default, metadata={**(metadata or {}), DECLARED: declared})

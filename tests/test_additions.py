@@ -77,7 +77,16 @@ from launchers.sites.local import LocalSite
 HERE = SiteKind(name="here", make=lambda settings: LocalSite(), several_hosts=False)
 '''
 
-STUDY = '''"""One worker against two of a new strategy."""
+STUDY = '''"""One worker against two of a new strategy.
+
+Axes: the strategy.
+
+Method: one worker, and two.
+
+Cost: two points.
+
+It should show that a study is added by a module and a line.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +279,7 @@ def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout, with one of each."""
     copy = tmp_path_factory.mktemp("copy") / "checkout"
-    left_out = shutil.ignore_patterns(".*", "__pycache__", "results", "wheelhouse", "tests")
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "results", "wheelhouse")
     shutil.copytree(ROOT, copy, ignore=left_out)
     for files in NEW.values():
         for path, text in files.items():

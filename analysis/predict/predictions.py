@@ -79,24 +79,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """The figures of a prediction, see there."""
-
-    rate: float | None
-    low: float | None
-    high: float | None
-    bound: float
-    efficiency: float | None
-    limit: str
-
-    @property
-    def expected(self) -> float:
-        """As in `Prediction`."""
-        return self.bound if self.rate is None else self.rate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What a setting would do.
+    """The figures of a prediction.
 
     Attributes:
         rate: examples per second; None where only the bound is said.
@@ -104,26 +87,35 @@ class Prediction:
         bound: examples per second at most, by links and computation.
         efficiency: of the rate, over that of as many workers without communication.
         limit: what takes most of a step: `computation`, `links` or `processors`.
-        calibrated: the most workers that were measured.
-        unknown: what launches do not tell; the interval is wider for it.
-        others: the rates that models without links predict, by their names.
     """
 
-    experiment: Experiment
     rate: float | None
     low: float | None
     high: float | None
     bound: float
     efficiency: float | None
     limit: str
-    calibrated: int
-    unknown: tuple[str, ...] = ()
-    others: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def expected(self) -> float:
         """The rate, or where none is said the bound: what settings are ranked by."""
         return self.bound if self.rate is None else self.rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(Ahead):
+    """What a setting would do.
+
+    Attributes:
+        calibrated: the most workers that were measured.
+        unknown: what launches do not tell; the interval is wider for it.
+        others: the rates that models without links predict, by their names.
+    """
+
+    experiment: Experiment
+    calibrated: int
+    unknown: tuple[str, ...] = ()
+    others: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
