@@ -266,6 +266,15 @@ CHANGED = {
 }
 
 
+#: Tests of what holds for every strategy, study and module.
+CONTRACTS = (
+    *("tests/ps_allreduce/point/test_strategies.py", "tests/experiments/suite/test_gate.py"),
+    *("tests/experiments/suite/test_accept_gpu.py", "tests/experiments/studies/test_studies.py"),
+    *("tests/experiments/suite/test_emulation_check.py", "tests/test_results_format.py"),
+    *("tests/test_architecture.py", "tests/ps_allreduce/test_backends.py"),
+)
+
+
 @pytest.mark.parametrize("what", NEW)
 def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
@@ -316,6 +325,10 @@ def test_help_lists_and_make_know_what_was_added(checkout: Path) -> None:
     assert "new-strategy: One worker against two" in run(checkout, "experiments", "list")
     done = subprocess.run(["make"], cwd=checkout, capture_output=True, check=True, text=True)
     assert "make new-strategy" in done.stdout
+
+
+def test_what_holds_for_all_strategies_and_studies_holds(checkout: Path) -> None:
+    run(checkout, "pytest", "-q", "-x", "-p", "no:cacheprovider", *CONTRACTS)
 
 
 def test_a_report_has_the_figure_the_page_and_the_columns(checkout: Path) -> None:

@@ -88,8 +88,8 @@ def test_the_default_comes_first_then_single_changes_of_every_axis_in_turn() -> 
     (default, *others), _ = sides_of(2)
     assert default.title == "allreduce, SmallCNN, 2 workers"
     assert [point.title.removeprefix(f"{default.title}, ") for point in others[:6]] == [
-        *("one pack", "in_flight 2", "2 threads", "2 MB packs", "in_flight 16"),
-        "group_bytes 2000000, cut_bytes 2000000",
+        *("one pack", "2 in flight", "2 threads", "2 MB packs", "16 in flight"),
+        "groups of 2 MB, cut at 2 MB",
     ]
     (default, *others), _ = sides_of(2, scale=Scale(workers=(2,), cores_per_worker=1))
     assert not [point for point in others if "threads" in point.title]

@@ -167,7 +167,7 @@ def test_options_of_rows_say_so() -> None:
 def test_options_of_a_winner_make_the_same_experiment(
     rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rated.rate = prefers("partitioned", "in_flight 2", "threads")
+    rated.rate = prefers("partitioned", "2 in flight", "threads")
     assert run(*TUNE[:-1], "12") == 0
     lines = [x.strip() for x in capsys.readouterr().out.splitlines()]
     options = [line for line in lines if line.startswith("--strategy")]
@@ -188,7 +188,7 @@ THOROUGH = (*COMPARE, "--profile", "standard", "--budget-s", "1200")
 def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_its_own(
     rated: RatedLauncher,
 ) -> None:
-    rated.rate = prefers("2 MB packs", "partitioned, in_flight 2")
+    rated.rate = prefers("2 MB packs", "partitioned, 2 in flight")
     assert run(*THOROUGH) == 0
     tuned = kept("tune/SmallCNN")
     counts = Counter(record.experiment.strategy.uses_servers for record in tuned)
@@ -198,7 +198,7 @@ def test_a_thorough_comparison_tunes_first_and_measures_winners_on_launches_of_i
     assert {record.experiment_id for record in tuned}.isdisjoint(
         point.experiment_id for point in compared
     )
-    for word in ("2 MB packs", "partitioned, in_flight 2"):
+    for word in ("2 MB packs", "partitioned, 2 in flight"):
         assert len([point for point in compared if word in point.title]) == 1
     rated.launched.clear()
     assert run(*THOROUGH) == 0

@@ -269,9 +269,9 @@ def test_the_title_names_what_tells_points_apart() -> None:
     packed = make_experiment(AllReduce, bytes_per_pack=500_000)
     assert packed.title == "allreduce, SmallCNN, 2 workers, 0.5 MB packs"
     half = make_experiment(AllReduce, wire=Wire(in_flight=8, gradients=WireType.FLOAT16))
-    assert half.title == "allreduce, SmallCNN, 2 workers, in_flight 8, gradients float16"
+    assert half.title == "allreduce, SmallCNN, 2 workers, 8 in flight, float16 gradients"
     dealt = make_experiment(AsynchronousServers, staleness=4, steps_per_dispatch=2)
-    assert dealt.title.endswith("round_robin, staleness 4, steps_per_dispatch 2")
+    assert dealt.title.endswith("round_robin, staleness 4, 2 steps per dispatch")
     mixed = Workload(precision=Precision.MIXED_BFLOAT16)
     assert replace(served, workload=mixed).title.endswith("partitioned, mixed_bfloat16")
 
