@@ -162,11 +162,7 @@ def _pooled(records: Sequence[RunRecord]) -> tuple[int, float]:
 
 def _of_window(spread: StepSpread, record: RunRecord) -> float:
     """Variance that the steps bring into the rate of this run's window."""
-    return spread.variance_of_a_second / _window_s(record)
-
-
-def _window_s(record: RunRecord) -> float:
-    return record.metrics.window_s if record.metrics is not None else math.inf
+    return spread.variance_of_a_second / record.metrics.window_s if record.metrics else 0.0
 
 
 def _overhead_s(record: RunRecord) -> float:

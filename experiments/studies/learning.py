@@ -84,7 +84,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         for point in (*plain, *_variants(scope, _scaled(workload))):
             for optimizer in _rates(scope, point):
                 for network in _networks(scope)[0 if point in plain else -1 :]:
-                    for seed in range(_seeds(scope, workload)):
+                    for seed in range(scope.choices.answer(_question(workload), int) or LEAST):
                         yield _with(point, network, optimizer, 1 + seed)
 
 
@@ -101,10 +101,6 @@ def _with(
 ) -> Experiment:
     workload = replace(point.workload, optimizer=optimizer, seed=seed)
     return replace(point, workload=workload, network=network)
-
-
-def _seeds(scope: Scope, workload: Workload) -> int:
-    return scope.choices.answer(_question(workload), int) or LEAST
 
 
 def _question(workload: Workload) -> str:

@@ -257,12 +257,9 @@ def look_ahead(
     history = read_history(place.sweep_dir, of_block(place.block), retry_failed=retry_failed)
     standing = history.standing(runs)
     # Other input is made, not checked.
-    _prepare([run for run in standing.missing if _reads_files(run)], place)
+    reading = [r for r in standing.missing if isinstance(r.experiment.workload.data, InputFiles)]
+    _prepare(reading, place)
     return history, standing
-
-
-def _reads_files(run: PlannedRun) -> bool:
-    return isinstance(run.experiment.workload.data, InputFiles)
 
 
 def _see_possible(runs: Sequence[PlannedRun], place: Workplace) -> None:

@@ -56,11 +56,7 @@ def _changes(*settings: StrategySettings) -> Axis:
     return tuple(Change(settings=each) for each in settings)
 
 
-def _messages(size: int) -> StrategySettings:
-    return StrategySettings(group_bytes=size, cut_bytes=size)
-
-
-SIZES = tuple(_messages(size) for size in (2_000_000, 500_000))
+SIZES = tuple(StrategySettings(group_bytes=n, cut_bytes=n) for n in (2_000_000, 500_000))
 PACKS = tuple(StrategySettings(bytes_per_pack=size) for size in (0, 2_000_000))
 UNDER_WAY = _changes(*(StrategySettings(in_flight=count) for count in (2, 16, 4)))
 PLACEMENTS = _changes(*(StrategySettings(placement=policy) for policy in Policy))
