@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ps_allreduce.point.strategies.base import Strategy, StrategySide
-from ps_allreduce.point.wire import TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +37,6 @@ class PlainAllReduce(Strategy):
     label: ClassVar[str] = "all-reduce, plain"
     side: ClassVar[StrategySide] = StrategySide.ALL_REDUCE
     replicated: ClassVar[bool] = True
-
-    @property
-    def transport(self) -> str:
-        """TensorFlow's own."""
-        return TCP
 '''
 
 BACKEND = '''"""The backend of PlainAllReduce."""

@@ -15,7 +15,6 @@ from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import (
-    TCP,
     TRANSPORT_OF,
     WIRE_SETTINGS,
     Collective,
@@ -153,8 +152,3 @@ class Horovod(Strategy):
     def packed_bytes(self) -> int | None:
         """Without fusion each gradient is sent on its own."""
         return self.fusion_bytes or None
-
-    @property
-    def transport(self) -> str:
-        """What carries the gradients."""
-        return TCP

@@ -26,7 +26,7 @@ from ps_allreduce.point.placement import (
 )
 from ps_allreduce.point.resources import LayoutKind, Resources, Spread
 from ps_allreduce.point.strategies.stated import DECLARATIONS, Embeddings, StrategySettings
-from ps_allreduce.point.wire import UNBUCKETED, WIRE_SETTINGS, Wire, WireType
+from ps_allreduce.point.wire import TCP, UNBUCKETED, WIRE_SETTINGS, Wire, WireType, transport_text
 from ps_allreduce.serialization import LATER, Columns
 
 if TYPE_CHECKING:
@@ -230,8 +230,12 @@ class Strategy(Columns):
 
     @property
     def transport(self) -> str | None:
-        """What carries the gradients, and as what if not float32; None where nothing is carried."""
-        return None
+        """What carries the gradients, and as what if not float32; None where nothing is carried.
+
+        TensorFlow's gRPC, if the strategy does not say otherwise.
+        """
+        gradients = self.wire.gradients if self.wire else WireType.FLOAT32
+        return transport_text(TCP, gradients) if self.communicates() else None
 
     def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
         """See that the strategy can run on so many workers, spread and equipped like this.

@@ -15,7 +15,7 @@ from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Resources, Spread, workers_together
 from ps_allreduce.point.strategies.base import LookingUp, Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
-from ps_allreduce.point.wire import TCP, Wire, transport_text
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.serialization import LATER
 
 if TYPE_CHECKING:
@@ -68,11 +68,6 @@ class ParameterServers(LookingUp):
         self._check_wire_of_rows()
         if (self.servers.table_rows is not None) != self.is_sparse:
             raise UserError("table_rows belongs to sparse embeddings, and only to them.")
-
-    @property
-    def transport(self) -> str:
-        """TensorFlow's gRPC."""
-        return transport_text(TCP, self.wire.gradients)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +199,3 @@ class Hybrid(LookingUp):
     def columns(self) -> dict[str, object]:
         """Without a placement: servers hold no whole variables."""
         return {**LookingUp.columns(self), "placement": None}
-
-    @property
-    def transport(self) -> str:
-        """TensorFlow's gRPC, of both; rows travel in float32."""
-        return transport_text(TCP, self.wire.gradients)

@@ -23,7 +23,7 @@ from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.servers import AsynchronousServers, check_steps_per_dispatch
 from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
-from ps_allreduce.point.wire import TCP, TRANSPORT_OF, UNBUCKETED, Collective, Wire
+from ps_allreduce.point.wire import TRANSPORT_OF, UNBUCKETED, Collective, Wire
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.serialization import LATER
 
@@ -120,11 +120,6 @@ class StockServers(Stock):
     def steps_may_differ(self) -> bool:
         """The fastest worker makes the most steps; of a round, too, it may take two."""
         return True
-
-    @property
-    def transport(self) -> str:
-        """TensorFlow's gRPC."""
-        return TCP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
