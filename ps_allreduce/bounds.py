@@ -129,8 +129,8 @@ def _around(
     """
     senders = [host for _, host in _senders(experiment, host_of)]
     hosts = list(dict.fromkeys(senders))
-    share = 2 * (len(senders) - 1) / len(senders)
-    crossing: dict[RowPhase | None, float] = {None: share * whole * push_share(experiment)}
+    averaged = ring_share(len(senders)) * whole * push_share(experiment)
+    crossing: dict[RowPhase | None, float] = {None: averaged}
     if rows is not None:
         gathered = (len(senders) - 1) * rows.longest * (rows.row_bytes + NUMBER_BYTES)
         crossing[RowPhase.SENT] = gathered
@@ -138,6 +138,11 @@ def _around(
         for host, following in zip(hosts, [*hosts[1:], hosts[0]], strict=True):
             for phase, size in crossing.items():
                 yield Flow(source=host, target=following, num_bytes=size, rows=phase)
+
+
+def ring_share(num_workers: int) -> float:
+    """Bytes that a ring sends over every host's link, over those of all gradients."""
+    return 2 * (num_workers - 1) / num_workers
 
 
 def _senders(experiment: Experiment, host_of: Mapping[str, str]) -> list[tuple[int | None, str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from analysis.predict.loads import Cluster, passes
 from analysis.predict.models import TogetherLoad, ring_rounds
 from analysis.predict.sent import SentBytes, grown
-from ps_allreduce.bounds import push_share
+from ps_allreduce.bounds import push_share, ring_share
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import is_apart
 from ps_allreduce.point.resources import Coordinator
@@ -85,7 +85,7 @@ class Symmetric:
         """Bytes of the busiest link's busier direction and of both, and of all links together."""
         size, pushed = self.size, self.pushed
         if not self.has_servers:
-            each = 2 * (workers - 1) / workers * size * pushed
+            each = ring_share(workers) * size * pushed
             return each, 2 * each, workers * each
         if self.apart:
             busiest = max(workers * most, size)

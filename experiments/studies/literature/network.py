@@ -33,6 +33,7 @@ from dataclasses import replace
 
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study, emulated, fixed_profiles, in_precisions
+from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import ImageModel
@@ -88,11 +89,10 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 def _on_links(scope: Scope, point: Experiment) -> Iterator[Experiment]:
     """The point on links of every rate that it does not keep busy for too long."""
     assert point.network is not None
-    workers = point.num_workers
     gradients = sum(v.num_bytes for v in scope.describe(point.workload) if v.trainable)
     for rate in LINKS:
         bits_per_s = rate / DIVISOR
-        if 2 * (workers - 1) / workers * gradients * 8 / bits_per_s <= MOST_TRANSFER_S:
+        if nominal_network_s(point, gradients, bits_per_s) <= MOST_TRANSFER_S:
             yield replace(point, network=replace(point.network, bits_per_s=bits_per_s))
 
 
