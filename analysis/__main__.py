@@ -41,7 +41,7 @@ from analysis.report.screen import show, show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import SCREEN_WIDTH
 from analysis.stats.pairs.two_results import shared_cases
-from analysis.suite.bench import summarise_bench
+from analysis.suite.bench_costs import summarise_bench
 from analysis.suite.envelope import check_envelope, render_envelope
 from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.trace_events import save_traces

@@ -22,7 +22,7 @@ import click
 from experiments import surroundings
 from experiments.cli import run_one as single
 from experiments.cli.doctor import doctor
-from experiments.cli.options import (
+from experiments.cli.experiment_options import (
     CORES_PER_WORKER,
     RUN,
     SPREAD,
@@ -31,7 +31,7 @@ from experiments.cli.options import (
     WORKLOAD,
     sweep_options,
 )
-from experiments.cli.placement import placement
+from experiments.cli.placement_command import placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.search import searched_first
 from experiments.cli.settle import settled
@@ -101,7 +101,7 @@ def add_study(name: str, study: Study) -> None:
 def _searched(request: StudyRequest) -> StudyRequest:
     """The request with the best settings of what is launched before its sweep, if it has that."""
     if request.study.tunes and request.sweep.profile.name == STANDARD:
-        from experiments.tuning import command as tuning
+        from experiments.tuning import tune as tuning
 
         return tuning.tuned_first(request)
     return searched_first(request)
@@ -215,7 +215,7 @@ def tune(
     Both sides get equally many node minutes on equally many hosts, and use them by successive
     halving.  The same command goes on where it stopped.
     """
-    from experiments.tuning.command import PROFILE, run_tuning
+    from experiments.tuning.tune import PROFILE, run_tuning
 
     request = StudyRequest(
         name="tune",
@@ -253,8 +253,10 @@ def export(
     setting: str, model: str | None, results: Path, into: Path, launcher: str | None
 ) -> None:
     """Write a measured setting as a training of your own."""
-    from experiments.export.folder import export as write  # the analysis takes a second to import
-    from experiments.export.training import Start
+    from experiments.export.exported import Start
+    from experiments.export.training_folder import (
+        export as write,  # the analysis takes a second to import
+    )
 
     echo(write(results, setting, model, None if launcher is None else Start(launcher), into))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from experiments.cli.options import SPREAD, WORKLOAD
+from experiments.cli.experiment_options import SPREAD, WORKLOAD
 from experiments.cli.requests import SpreadRequest
 from experiments.models.workload_request import WorkloadRequest
 from launchers.cli.options import LAUNCHER, BriefCommand

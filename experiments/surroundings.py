@@ -21,7 +21,7 @@ from launchers import make_launcher
 from launchers.processes import run_quietly
 from launchers.run.launcher import HostsLauncher
 from launchers.settings import LauncherSettings
-from launchers.sites.emulated.site import EmulatedSite, Flows, measure_flows, network_of
+from launchers.sites.emulated.emulated_site import EmulatedSite, Flows, measure_flows, network_of
 from launchers.sites.kinds import SITES, site_kind
 from ps_allreduce.errors import SuiteError
 from ps_allreduce.point.network import EmulatedNetwork

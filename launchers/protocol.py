@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.records import RunOutcome
-from ps_allreduce.record.steps import EventTable, StepTable
+from ps_allreduce.record.step_table import EventTable, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

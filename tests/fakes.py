@@ -26,7 +26,7 @@ from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.hosts import HostFacts, HostRecord, Interface
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import Phases, RunRecord, Sample, Status, TaskRecord
-from ps_allreduce.record.steps import EventTable, Floats, Metrics, Phase, StepTable
+from ps_allreduce.record.step_table import EventTable, Floats, Metrics, Phase, StepTable
 
 A = TypeVar("A", bound=Answer)
 

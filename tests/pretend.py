@@ -12,7 +12,7 @@ from ps_allreduce.fork_server.messages import StartTask
 from ps_allreduce.point.measurement import FixedWarmup, Measurement, WarmupEnd
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.files import save_raw
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from ps_allreduce.runner.validity import ClockPair, DriverResult
 from ps_allreduce.serialization import to_json
 from tests.fakes import make_experiment, make_steps, no_events

@@ -169,9 +169,9 @@ CHANGED = {
     "a strategy": {
         "ps_allreduce/point/strategies/__init__.py": [
             (
-                "from ps_allreduce.point.strategies.servers",
+                "from ps_allreduce.point.strategies.with_servers",
                 "from ps_allreduce.point.strategies.plain_all_reduce import PlainAllReduce\n"
-                "from ps_allreduce.point.strategies.servers",
+                "from ps_allreduce.point.strategies.with_servers",
             ),
             ("| AllReduce\n", "| AllReduce | PlainAllReduce\n"),
         ],

@@ -17,7 +17,7 @@ from experiments.sweep.folder import NOTE, InFlight
 from ps_allreduce.point.strategies.stated import DECLARATIONS
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import FORMAT_VERSION, RunRecord
-from ps_allreduce.record.steps import EventTable, Phase, StepTable
+from ps_allreduce.record.step_table import EventTable, Phase, StepTable
 from tests.fakes import make_steps, no_events
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs/results_format.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ps_allreduce.record.steps import EventKind, EventTable
+from ps_allreduce.record.step_table import EventKind, EventTable
 
 Event = Mapping[str, Any]
 

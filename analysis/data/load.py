@@ -3,7 +3,7 @@
 Decides that a record or raw timings which cannot be read are a `Damage`, named and counted, never
 passed over, and what stays beside the table: the records without their samples, which are what
 makes them large.  The raw timings of one run become a table of steps; what their spans mean is
-defined in `ps_allreduce.record.steps`, all columns in `docs/results_format.md`.
+defined in `ps_allreduce.record.step_table`, all columns in `docs/results_format.md`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ps_allreduce.record.files import (
 )
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.sense import ROUNDING
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventKind,
     EventTable,
     Metrics,

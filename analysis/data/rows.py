@@ -34,7 +34,7 @@ from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.evaluation_timings import LearningCurve
 from ps_allreduce.record.hosts import kinds
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import StepTable, Window, measurement_window
+from ps_allreduce.record.step_table import StepTable, Window, measurement_window
 
 Row = Mapping[str, object]
 

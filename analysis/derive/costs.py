@@ -16,7 +16,7 @@ import numpy as np
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.point.measurement import SETTLING_STEPS
 from ps_allreduce.record.records import RecordingTimes, RunRecord
-from ps_allreduce.record.steps import Window
+from ps_allreduce.record.step_table import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

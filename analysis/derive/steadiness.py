@@ -24,7 +24,7 @@ import numpy as np
 
 from analysis.derive.step_parts import StepParts
 from ps_allreduce.point.network import RTO_MIN_S
-from ps_allreduce.record.steps import Floats, Integers, Phase, StepTable
+from ps_allreduce.record.step_table import Floats, Integers, Phase, StepTable
 
 #: Levels that differ by less are the same.
 SAME = 0.03

@@ -4,7 +4,7 @@ Decides what the parts are.  A worker's step lasts from the end of its previous 
 
 - dispatch: until the step begins on the worker.
 - input: waiting for a batch although the values are there.
-- compute: forward and backward passes (`ps_allreduce.record.steps`).
+- compute: forward and backward passes (`ps_allreduce.record.step_table`).
 - waiting for others: from the worker's last gradient until the last gradient of the slowest worker.
   Only where workers meet in every step.
 - exchange and update: everything else.  Values that are fetched before the step are in it, and of
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventKind,
     EventTable,
     Floats,

@@ -20,7 +20,7 @@ from analysis.data.metric import RATE
 from analysis.data.setting import MAX_TOGETHER, Setting, called
 from analysis.figures.curves import coloured, curves_of, draw_curves, label_ends
 from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
-from analysis.figures.rows import Quantity, plot_settings
+from analysis.figures.point_rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
 from analysis.stats.points import base_of, base_text, point_table
 from analysis.wording import workers_text

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
 from analysis.figures.marks import data_of, known, marks_of, side_name
-from analysis.figures.rows import draw_rows, finish_values, name_rows
+from analysis.figures.point_rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     IDEAL,
     MARKERS,

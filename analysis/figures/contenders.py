@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
 from analysis.figures.marks import data_of, marks_of, top_of
-from analysis.figures.rows import draw_rows, finish_values, name_rows
+from analysis.figures.point_rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     MARKERS,
     SIDE_COLOURS,

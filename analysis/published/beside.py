@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from analysis.data.case_names import file_names
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     beside_base,

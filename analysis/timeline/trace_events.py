@@ -34,7 +34,7 @@ from analysis.wording import workers_text
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import EventKind
+from ps_allreduce.record.step_table import EventKind
 
 #: As the format spells it; all keys are text, all values can be written as JSON.
 Event = dict[str, Any]

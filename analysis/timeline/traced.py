@@ -3,7 +3,7 @@
 Decides which launch of a point is shown, where the parts of a step begin and end, and since when a
 message is under way.  All of it is pure but for the reading of one file.  Where moments contradict
 each other they are put in order: clocks are read beside the computation, so a moment may be noted a
-little late.  Spans are those of `ps_allreduce.record.steps`.
+little late.  Spans are those of `ps_allreduce.record.step_table`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from analysis.data.cases import Point
 from ps_allreduce.record.files import RunFiles, load_raw
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventKind,
     EventTable,
     Floats,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from experiments.cli.options import MODEL_ARGS
+from experiments.cli.experiment_options import MODEL_ARGS
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.sweep.progress import plain_console

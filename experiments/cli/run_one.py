@@ -25,7 +25,7 @@ from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import BUSY_LOAD, RunRecord
-from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.step_table import Metrics
 from ps_allreduce.serialization import to_json
 
 NAME = "run-one"

@@ -28,7 +28,7 @@ from experiments.sweep.folder import check_writable
 from experiments.sweep.progress import counting_bar, plain_console
 from experiments.sweep.sweep import QUICK
 from launchers.settings import AUTO, LauncherSettings
-from launchers.sites.emulated.site import EMULATED
+from launchers.sites.emulated.emulated_site import EMULATED
 from launchers.sites.kinds import SITES, site_kind
 from launchers.sites.local import LOCAL
 from ps_allreduce.errors import UserError

@@ -16,7 +16,7 @@ from pathlib import Path
 from experiments.data_sets.journal import Conversion, Journal, opened
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Layout, Listing, PlannedShard, Report, identity, plan
-from experiments.data_sets.records import encoded_example, read_shard, write_shard
+from experiments.data_sets.tfrecords import encoded_example, read_shard, write_shard
 from experiments.data_sets.threads import Tally, in_threads
 from experiments.sweep.folder import check_folder
 from ps_allreduce.errors import UserError

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from experiments.export.training import Start, Training
+from experiments.export.exported import Start, Training
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, Digits, InputFiles, OwnDataset, RecordFiles
 from ps_allreduce.point.inputs.data_set import Pipeline

@@ -24,9 +24,9 @@ from experiments.studies import (
     ps_sweep,
     timeline,
     tuning_sweep,
-    wire,
+    wire_study,
 )
-from experiments.studies.literature import claix, network, osu, p2, pcad, piz_daint, storage
+from experiments.studies.literature import claix, network_study, osu, p2, pcad, piz_daint, storage
 from experiments.studies.study import Study
 
 STUDIES: Mapping[str, Study] = {
@@ -42,12 +42,12 @@ STUDIES: Mapping[str, Study] = {
     "incast": incast.STUDY,
     "calibrate": calibrate.STUDY,
     "foresight": foresight.STUDY,
-    "wire": wire.STUDY,
+    "wire": wire_study.STUDY,
     "learning": learning.STUDY,
     "piz-daint": piz_daint.STUDY,
     "p2": p2.STUDY,
     "pcad": pcad.STUDY,
-    "network": network.STUDY,
+    "network": network_study.STUDY,
     "storage": storage.STUDY,
     "osu": osu.STUDY,
     "claix": claix.STUDY,

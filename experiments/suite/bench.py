@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from analysis.suite.bench import OVERHEAD, RECORDING, STANDARD_SWEEP, summarise_bench
+from analysis.suite.bench_costs import OVERHEAD, RECORDING, STANDARD_SWEEP, summarise_bench
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest

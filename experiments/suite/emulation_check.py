@@ -37,7 +37,7 @@ from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
-from experiments.studies.wire import FEW, LARGE, SMALL, sending_point
+from experiments.studies.wire_study import FEW, LARGE, SMALL, sending_point
 from experiments.sweep.sweep import Profile
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import SITES, network_of, site_kind

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launchers import make_site
 from launchers.cli.options import LAUNCHER, BriefCommand
+from launchers.doctor.check_findings import coloured, has_failed, render
 from launchers.doctor.checks import examine
-from launchers.doctor.findings import coloured, has_failed, render
 from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import rounds_of_pairs
 from launchers.settings import LauncherSettings

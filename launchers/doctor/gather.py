@@ -15,7 +15,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from launchers.doctor.findings import HostCheck, SiteFacts
+from launchers.doctor.check_findings import HostCheck, SiteFacts
 from launchers.doctor.trials import (
     build_everywhere,
     measure_all_links,

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from launchers.doctor.check_findings import Building, Bursts, Sharing
 from launchers.doctor.checks.speed import slow_links, slower_than_others
-from launchers.doctor.findings import Building, Bursts, Sharing
 from launchers.fork_servers.asking import Answers, ask_hosts, measure_links
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers, bring_copies

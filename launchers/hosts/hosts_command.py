@@ -17,7 +17,7 @@ from launchers.hosts.needs import told_lines
 from launchers.hosts.set_up import HostOutcome, Tell, log_of, set_up_hosts
 from launchers.settings import LauncherSettings
 from launchers.sites.ssh.hostfile import SshHost
-from launchers.sites.ssh.site import read_host_file, refuse_without_ssh
+from launchers.sites.ssh.ssh_site import read_host_file, refuse_without_ssh
 from ps_allreduce.errors import UserError
 from ps_allreduce.terminal import Terminal, echo
 

@@ -44,7 +44,7 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventTable,
     Metrics,
     StepTable,

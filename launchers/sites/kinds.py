@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from launchers.settings import LauncherSettings
 from launchers.site import SiteKind
-from launchers.sites.emulated.site import EMULATED
+from launchers.sites.emulated.emulated_site import EMULATED
 from launchers.sites.local import LOCAL
-from launchers.sites.slurm.site import SLURM
-from launchers.sites.ssh.site import SSH
+from launchers.sites.slurm.slurm_site import SLURM
+from launchers.sites.ssh.ssh_site import SSH
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 

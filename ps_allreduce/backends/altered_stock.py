@@ -20,7 +20,7 @@ from ps_allreduce.backends.stock.backends import (
     StockBackend,
     StockServersBackend,
 )
-from ps_allreduce.backends.stock.training import (
+from ps_allreduce.backends.stock.stock_training import (
     EmulatedStockTraining,
     ReplicaStep,
     StockTraining,

@@ -47,7 +47,7 @@ from ps_allreduce.exchange.synchronous import SynchronousExchange
 from ps_allreduce.exchange.updates import UpdateRule
 from ps_allreduce.point.placement import Held, Plan
 from ps_allreduce.point.strategies import AsynchronousServers, Hybrid
-from ps_allreduce.point.strategies.servers import ParameterServers
+from ps_allreduce.point.strategies.with_servers import ParameterServers
 from ps_allreduce.point.wire import ELEMENT_BYTES
 from ps_allreduce.record.variables import MessageRecord, TableUsed
 from ps_allreduce.workloads.inputs import WorkerIndex

@@ -16,7 +16,7 @@ import tensorflow as tf
 from ps_allreduce.backends.contract import Rows
 from ps_allreduce.exchange.steps import Exchange, Values
 from ps_allreduce.exchange.worker_local import HOST, LocalVariable, assign
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventKind,
     EventTable,
     Floats,

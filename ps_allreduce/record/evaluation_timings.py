@@ -17,7 +17,7 @@ import numpy as np
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.strategies import AsynchronousServers
-from ps_allreduce.record.steps import Floats, Integers, StepTable
+from ps_allreduce.record.step_table import Floats, Integers, StepTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Decides names of files, atomic writing, and strict loading: what `read_run` refuses is no record,
 for whoever goes on with a sweep as for whoever reports it.  Raw timings are a NumPy archive without
-pickles.  What the files hold is decided in `records` and `steps`.
+pickles.  What the files hold is decided in `records` and `step_table`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ps_allreduce.errors import OtherVersionError, RecordFormatError, UserError
 from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.records import BEFORE_STATED_NETWORKS, FORMAT_VERSION, RunRecord
 from ps_allreduce.record.sense import refuse_nonsense
-from ps_allreduce.record.steps import EventTable, StepTable
+from ps_allreduce.record.step_table import EventTable, StepTable
 from ps_allreduce.scratch import open_regular
 from ps_allreduce.serialization import from_json, parse_json, to_json
 

@@ -19,7 +19,7 @@ from ps_allreduce.point.measurement import WarmupEnd
 from ps_allreduce.record.evaluation_timings import EvaluationTimes, LearningCurve
 from ps_allreduce.record.hosts import GpuSample, HostRecord, TcpCounters
 from ps_allreduce.record.provenance import Provenance
-from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.step_table import Metrics
 from ps_allreduce.record.variables import (
     MADE_DENSE,
     MessageRecord,

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.record.records import RunRecord, Status
-from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.step_table import Metrics
 
 #: No phase of a run is longer, whatever a clock did; seconds.
 LONGEST_S = 1e9

@@ -25,7 +25,7 @@ from ps_allreduce.point.measurement import (
     Measurement,
     WarmupEnd,
 )
-from ps_allreduce.record.steps import Floats, Integers, Phase
+from ps_allreduce.record.step_table import Floats, Integers, Phase
 
 #: Steps are taken together in about so many batches; of fewer steps, each is one.
 BATCHES = 30

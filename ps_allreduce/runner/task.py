@@ -36,7 +36,7 @@ from ps_allreduce.point.measurement import (
 from ps_allreduce.record.evaluation_timings import EvaluationTable, joined
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import RecordingTimes
-from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
+from ps_allreduce.record.step_table import EventTable, Phase, StepTable, concatenate
 from ps_allreduce.record.variables import PlacementUsed, RunWeights, save_weights
 from ps_allreduce.runner.loop import Stretch, Surroundings, TimedSteps, timed_loop
 from ps_allreduce.runner.validity import ClockPair, DriverResult

@@ -14,7 +14,7 @@ import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement, WarmupEnd
-from ps_allreduce.record.steps import Phase, StepTable, compute_spans
+from ps_allreduce.record.step_table import Phase, StepTable, compute_spans
 from ps_allreduce.record.variables import MessageRecord, PlacementUsed, RowsAsked, SparseGradient
 
 #: How far the wall clock and the monotonic clock may drift apart during a run; a clock that was set

@@ -30,7 +30,7 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
-from ps_allreduce.record.steps import EventTable, Metrics, StepTable
+from ps_allreduce.record.step_table import EventTable, Metrics, StepTable
 from ps_allreduce.record.variables import PlacementUsed
 from tests.fakes import (
     METRICS,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.analysis.builders import RATES, on_own_hosts, runs, save
 from tests.fakes import make_experiment, make_steps
 

@@ -20,7 +20,7 @@ from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.choices import batch_question, rate_question
 from ps_allreduce.record.hosts import TcpCounters
 from ps_allreduce.record.records import PortRecord, RunRecord, Status
-from ps_allreduce.record.steps import Phase, StepTable, compute_metrics, concatenate
+from ps_allreduce.record.step_table import Phase, StepTable, compute_metrics, concatenate
 from tests.analysis.builders import changed, provenance, runs, save, with_wire
 from tests.analysis.made_up import COMPARED, LINK, failed, point, served_points, sweep
 from tests.fakes import make_experiment, make_facts, make_host, make_steps, unseen

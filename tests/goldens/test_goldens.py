@@ -17,8 +17,8 @@ from analysis.figures import style
 from experiments.cli import plan
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.settle import in_small_form
-from experiments.export.folder import TAKEN, write_training
-from experiments.export.training import Start
+from experiments.export.exported import Start
+from experiments.export.training_folder import TAKEN, write_training
 from experiments.studies import incast
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices

@@ -25,7 +25,7 @@ from ps_allreduce.record.records import (
     Status,
     TaskRecord,
 )
-from ps_allreduce.record.steps import Metrics
+from ps_allreduce.record.step_table import Metrics
 from ps_allreduce.record.variables import PlacementUsed
 from ps_allreduce.serialization import (
     Columns,

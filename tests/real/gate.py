@@ -19,7 +19,7 @@ from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import StepTable
+from ps_allreduce.record.step_table import StepTable
 from ps_allreduce.record.variables import RunWeights, load_weights
 from tests.cluster import LocalLauncher
 from tests.real.points import launch, point

@@ -16,7 +16,7 @@ from launchers.processes import FORK_SERVER
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.cluster import LocalLauncher
 from tests.real.machines import SEARCH_PATH
 from tests.real.points import launch

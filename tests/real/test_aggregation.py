@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.emulated.emulated_site import EmulatedSite
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
@@ -20,7 +20,7 @@ from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched
 from tests.real.points import BRIEF, launch, point

@@ -16,7 +16,7 @@ from ps_allreduce.point.optimizers import Sgd
 from ps_allreduce.point.strategies import AsynchronousServers, Single
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import StepTable
+from ps_allreduce.record.step_table import StepTable
 from ps_allreduce.record.variables import Values
 from tests.cluster import LocalLauncher
 from tests.real.gate import TOLERANCE, Compare, Patched, Trained, train

@@ -29,7 +29,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.cluster import LocalLauncher
 from tests.real.gate import (
     TOLERANCE,

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.emulated.emulated_site import EmulatedSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.other_processes import others_s
 from ps_allreduce.point.experiment import Experiment

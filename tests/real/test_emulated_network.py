@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
+from launchers.sites.emulated.emulated_site import EmulatedSite, measure_flows
 from launchers.sites.emulated.held_network import EmulatedHost, Holder, hold_network
-from launchers.sites.emulated.site import EmulatedSite, measure_flows
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT

@@ -20,10 +20,10 @@ import pytest
 
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
-from experiments.export.folder import write_training
-from experiments.export.training import Start, Training, task_lines
+from experiments.export.exported import Start, Training, task_lines
+from experiments.export.training_folder import write_training
 from launchers.run.launcher import HostsLauncher
-from launchers.sites.emulated.site import EmulatedSite
+from launchers.sites.emulated.emulated_site import EmulatedSite
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits

@@ -44,7 +44,7 @@ done
 ASK = """\
 import sys
 from pathlib import Path
-from launchers.sites.ssh.site import SshSite
+from launchers.sites.ssh.ssh_site import SshSite
 with SshSite(Path(sys.argv[1])) as site:
     print(*site.cores())
 """

@@ -85,7 +85,7 @@ UP_S = 60.0
 #: In a job: enter its site as a launcher does.
 ENTER = """
 from launchers.settings import LauncherSettings
-from launchers.sites.slurm.site import SlurmSite
+from launchers.sites.slurm.slurm_site import SlurmSite
 from ps_allreduce.errors import UserError
 try:
     with SlurmSite(LauncherSettings(launcher="slurm")):

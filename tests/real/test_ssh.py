@@ -15,7 +15,7 @@ import pytest
 
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.ssh import command_line
-from launchers.sites.ssh.site import SshSite
+from launchers.sites.ssh.ssh_site import SshSite
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement

@@ -37,7 +37,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import Phase, compute_spans, measurement_window
+from ps_allreduce.record.step_table import Phase, compute_spans, measurement_window
 from tests.cluster import LocalLauncher
 from tests.real.loopback import loopback_bytes_per_image, private_loopback
 from tests.real.points import BRIEF, launch, output_of, point

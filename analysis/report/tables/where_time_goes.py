@@ -26,7 +26,7 @@ from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import RunFiles, load_raw
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import measurement_window
+from ps_allreduce.record.step_table import measurement_window
 
 #: Columns of numbers; not a number where something is unknown or a task has no such thing.
 COLUMNS = ("step_s", *PARTS, "hidden_s", "cpu_s", "num_bytes")

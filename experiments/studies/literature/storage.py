@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments.data_sets.sample_images import SampleImages
-from experiments.studies.literature.network import SMALL as NETWORK_FORM
+from experiments.studies.literature.network_study import SMALL as NETWORK_FORM
 from experiments.studies.scope import Scope
 from experiments.studies.study import SmallForm, Study, fixed_profiles, in_precisions
 from ps_allreduce.point.accelerators import SPEEDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from launchers.doctor.check_findings import Finding, Findings, SiteFacts
 from launchers.doctor.checks import connections, machine, software, speed
-from launchers.doctor.findings import Finding, Findings, SiteFacts
 
 #: By the titles of questions, the functions that answer them; no finding: it could not be asked.
 CHECKS: Mapping[str, Callable[[SiteFacts], Iterator[Finding]]] = {

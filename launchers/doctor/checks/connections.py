@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 
-from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
+from launchers.doctor.check_findings import Finding, SiteFacts, failure, ok, some, warning
 from ps_allreduce.inspection.questions import PeerSeen
 
 SLOW_LOOKUP_S = 1.0

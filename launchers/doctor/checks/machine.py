@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from launchers.doctor.findings import (
+from launchers.doctor.check_findings import (
     Finding,
     HostCheck,
     Sharing,

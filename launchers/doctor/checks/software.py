@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
+from launchers.doctor.check_findings import Finding, SiteFacts, failure, ok, some, warning
 from ps_allreduce.record.hosts import SLOW_IMPORT_S
 
 #: Of the kernel; it makes hosts different kinds, but no other program.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from launchers.doctor.findings import Finding, SiteFacts, failure, ok, some, warning
+from launchers.doctor.check_findings import Finding, SiteFacts, failure, ok, some, warning
 from ps_allreduce.record.hosts import LOST_LIMIT
 from ps_allreduce.record.records import LinkRecord
 

@@ -1,1 +1,1 @@
-"""Runs on the hosts of a Slurm job: `site` inside an allocation, `submit` from a login node."""
+"""Runs on hosts of a Slurm job: `slurm_site` inside an allocation, `submit` from a login node."""

@@ -1,5 +1,5 @@
 """Hosts that are reached by ssh: cloud instances, workstations, anything without a scheduler.
 
 `hostfile` reads the list of hosts, `command_line` says what is run on them and what its failure
-means; `site` holds the lines to them.
+means; `ssh_site` holds the lines to them.
 """

@@ -1,6 +1,6 @@
 """TensorFlow's own strategies as their tutorials write them: how a step is driven and observed.
 
-`training` has the step itself, which is observed from outside.  Sources:
+`stock_training` has the step itself, which is observed from outside.  Sources:
 tensorflow.org/tutorials/distribute/multi_worker_with_ctl and .../parameter_server_training.
 """
 
@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
 from ps_allreduce.backends.contract import Backend, Rows, Task
-from ps_allreduce.backends.stock.training import EmulatedStockTraining, StockTraining, timed
+from ps_allreduce.backends.stock.stock_training import EmulatedStockTraining, StockTraining, timed
 from ps_allreduce.cluster import TaskType, TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Evaluation

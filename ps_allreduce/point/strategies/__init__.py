@@ -13,8 +13,12 @@ from typing import get_args
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
 from ps_allreduce.point.strategies.base import NoCommunication, Single, value_of
-from ps_allreduce.point.strategies.servers import AsynchronousServers, Hybrid, SynchronousServers
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
+from ps_allreduce.point.strategies.with_servers import (
+    AsynchronousServers,
+    Hybrid,
+    SynchronousServers,
+)
 
 __all__ = [
     "STRATEGIES",

@@ -21,8 +21,8 @@ from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import Resources, Spread
 from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySide
-from ps_allreduce.point.strategies.servers import AsynchronousServers, check_steps_per_dispatch
 from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
+from ps_allreduce.point.strategies.with_servers import AsynchronousServers, check_steps_per_dispatch
 from ps_allreduce.point.wire import TRANSPORT_OF, UNBUCKETED, Collective, Wire
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.serialization import LATER

@@ -19,7 +19,7 @@ from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single, StockServers
 from ps_allreduce.record import files
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import Phase, concatenate
+from ps_allreduce.record.step_table import Phase, concatenate
 from ps_allreduce.scratch import open_regular
 from tests.analysis.builders import provenance, run, save
 from tests.fakes import UNSEEN, make_experiment, make_steps, unseen

@@ -17,7 +17,7 @@ from analysis.derive.costs import (
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.record.records import Phases
-from ps_allreduce.record.steps import Window
+from ps_allreduce.record.step_table import Window
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment, make_sample
 

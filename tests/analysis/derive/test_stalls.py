@@ -16,7 +16,7 @@ from ps_allreduce.point.strategies import (
     AsynchronousServers,
     SynchronousServers,
 )
-from ps_allreduce.record.steps import Floats, Phase, StepTable, compute_metrics, concatenate
+from ps_allreduce.record.step_table import Floats, Phase, StepTable, compute_metrics, concatenate
 from tests.fakes import make_experiment, make_record, make_steps
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.derive.steadiness import Steadiness, label_of, steadiness_of
-from ps_allreduce.record.steps import Phase, concatenate
+from ps_allreduce.record.step_table import Phase, concatenate
 from tests.fakes import make_steps
 
 FLAT, WARMING_UP = Steadiness.FLAT, Steadiness.WARMING_UP

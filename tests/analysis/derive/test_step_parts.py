@@ -13,7 +13,7 @@ from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of, pop_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, StockAllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventTable,
     Phase,
     StepTable,

@@ -31,8 +31,8 @@ from analysis.figures.contenders import contenders_data, pair_axis, plot_contend
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
+from analysis.figures.point_rows import draw_rows
 from analysis.figures.race import plot_race
-from analysis.figures.rows import draw_rows
 from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import (
     INK,

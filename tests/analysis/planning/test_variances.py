@@ -13,7 +13,7 @@ from analysis.planning.variances import LEAST_SPREAD, StepSpread, pilot_of, step
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import Phases, RunRecord
-from ps_allreduce.record.steps import Phase, measurement_window
+from ps_allreduce.record.step_table import Phase, measurement_window
 from tests.analysis.builders import metrics, run, save
 from tests.fakes import make_experiment, make_steps
 

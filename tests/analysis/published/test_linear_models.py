@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.published.pcad import CHANCE, FREEDOM, SHARE, fit_linear
+from analysis.published.pcad_shown import CHANCE, FREEDOM, SHARE, fit_linear
 
 
 def launches(noise: float = 1.0, curve: float = 0.0) -> pd.DataFrame:

@@ -13,14 +13,14 @@ import pytest
 
 from analysis.data.cases import Case
 from analysis.published.beside import CURVE, P2, PIZ_DAINT
-from analysis.published.claix import CLAIX, PATCHES
-from analysis.published.embeddings import EMBEDDINGS, crossing
-from analysis.published.incast import INCAST
-from analysis.published.network import NETWORK, device_name
-from analysis.published.osu import OSU
-from analysis.published.pcad import PCAD
-from analysis.published.storage import STORAGE
-from analysis.published.study import PublishedStudy, Shown
+from analysis.published.claix_shown import CLAIX, PATCHES
+from analysis.published.embeddings_shown import EMBEDDINGS, crossing
+from analysis.published.incast_shown import INCAST
+from analysis.published.network_shown import NETWORK, device_name
+from analysis.published.osu_shown import OSU
+from analysis.published.pcad_shown import PCAD
+from analysis.published.shown import PublishedStudy, Shown
+from analysis.published.storage_shown import STORAGE
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import ExampleForm, Pipeline

@@ -25,7 +25,7 @@ from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import EventKind, EventTable, Floats, Integers, Phase, StepTable
+from ps_allreduce.record.step_table import EventKind, EventTable, Floats, Integers, Phase, StepTable
 from ps_allreduce.record.variables import MessageRecord
 from tests.analysis.builders import run, tasks_on
 from tests.fakes import make_experiment

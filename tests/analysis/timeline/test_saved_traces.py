@@ -14,10 +14,10 @@ import pytest
 
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.figures.timeline import UNSEEN, plot_timeline, shown_runs, window_of
+from analysis.figures.step_timeline import UNSEEN, plot_timeline, shown_runs, window_of
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, StockAllReduce, SynchronousServers
 from ps_allreduce.record.records import RunRecord
-from ps_allreduce.record.steps import EventTable, Phase, StepTable, concatenate
+from ps_allreduce.record.step_table import EventTable, Phase, StepTable, concatenate
 from tests.analysis.builders import cases_of, invoke, save
 from tests.analysis.timeline.tables import BEGIN, events_of, record_of, steps_of
 from tests.fakes import make_steps, no_events

@@ -13,7 +13,7 @@ from analysis.timeline.trace_events import lanes_of, trace_of
 from analysis.timeline.traced import TracedRun, Way, limits_of, ways_of
 from ps_allreduce.point.strategies import AllReduce, Single, StockAllReduce, SynchronousServers
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.analysis.timeline.tables import (
     BEGIN,
     ROWS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.cli import plan
-from experiments.tuning import command as tuning
+from experiments.tuning import tune as tuning
 from launchers.protocol import LaunchedRun
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.record.files import iter_record_paths

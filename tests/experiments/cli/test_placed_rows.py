@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.cli.placement import PlacedRows, render_rows
+from experiments.cli.placement_command import PlacedRows, render_rows
 from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.record.variables import RowsAsked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.cli.placement import render_placements
+from experiments.cli.placement_command import render_placements
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import VariableSpec
 from tests.fakes import TWO_LAYERS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data_sets.records import encoded_example, framed, read_framed
+from experiments.data_sets.tfrecords import encoded_example, framed, read_framed
 
 
 @given(st.lists(st.binary(max_size=3000), max_size=4))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from experiments.export.folder import TAKEN
+from experiments.export.training_folder import TAKEN
 
 #: What every task does here instead of training.
 TELL = """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.export.folder import write_training
-from experiments.export.training import Start
+from experiments.export.exported import Start
+from experiments.export.training_folder import write_training
 from ps_allreduce.point.strategies import AllReduce
 from tests.experiments.export.test_launch import TELL
 from tests.experiments.export.test_training_folder import HOSTILE, training

@@ -14,9 +14,9 @@ from hypothesis import given
 
 from analysis.planning.choice import MeasuredSetting
 from analysis.stats.statistics import Estimate
-from experiments.export.folder import PACKAGE, check_free, write_training
+from experiments.export.exported import Start, Training, task_lines
 from experiments.export.render import STARTS, arguments_text, quoted, render
-from experiments.export.training import Start, Training, task_lines
+from experiments.export.training_folder import PACKAGE, check_free, write_training
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.experiment import Experiment

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.studies import embeddings
 from experiments.studies.literature import (
-    network,
+    network_study,
     osu,
     p2,
     pcad,
@@ -89,7 +89,7 @@ def test_mixed_precision_is_measured_where_devices_have_it(
     device: Device, precisions: set[Precision]
 ) -> None:
     scope = make_scope((1, 2), workloads=(Workload(),), device=device)
-    points = [*network.STUDY.points(scope)]
+    points = [*network_study.STUDY.points(scope)]
     assert {p.workload.precision for p in points} == precisions
     assert sum(isinstance(p.strategy, Single) for p in points) == len(precisions)
 

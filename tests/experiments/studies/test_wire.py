@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from experiments.studies.wire import CELLS, NO_COMPUTE, RATES, STUDY
+from experiments.studies.wire_study import CELLS, NO_COMPUTE, RATES, STUDY
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts

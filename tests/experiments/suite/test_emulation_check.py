@@ -13,7 +13,7 @@ import pytest
 
 from experiments import surroundings
 from experiments.suite import emulation_check
-from launchers.sites.emulated.site import Flows
+from launchers.sites.emulated.emulated_site import Flows
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.models.trained import ImageModel

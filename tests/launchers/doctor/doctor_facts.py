@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from launchers.doctor.findings import Bursts, HostCheck, Sharing, SiteFacts
+from launchers.doctor.check_findings import Bursts, HostCheck, Sharing, SiteFacts
 from launchers.site import Advice
 from ps_allreduce.inspection.questions import HostState, PeerSeen, TemporaryFolder
 from ps_allreduce.record.hosts import Interface, TcpCounters

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from launchers.doctor import trials
+from launchers.doctor.check_findings import Level
 from launchers.doctor.checks.software import building as judge
-from launchers.doctor.findings import Level
 from launchers.doctor.trials import build_everywhere
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers

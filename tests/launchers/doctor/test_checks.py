@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from launchers.doctor.check_findings import Finding, Sharing, SiteFacts
 from launchers.doctor.checks import examine
 from launchers.doctor.checks.speed import hosts_with_slow_links, slow_links, slower_than_others
-from launchers.doctor.findings import Finding, Sharing, SiteFacts
 from ps_allreduce.record.hosts import Gpu, Interface, TcpCounters
 from ps_allreduce.record.records import LinkRecord
 from tests.examples import fast

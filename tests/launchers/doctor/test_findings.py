@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from launchers.doctor.checks import CHECKS, examine
-from launchers.doctor.findings import (
+from launchers.doctor.check_findings import (
     Finding,
     Findings,
     Level,
@@ -20,6 +19,7 @@ from launchers.doctor.findings import (
     some,
     warning,
 )
+from launchers.doctor.checks import CHECKS, examine
 from launchers.sites.slurm.batch_script import exclude_text
 from ps_allreduce.terminal import Terminal
 from tests.cluster import Cluster

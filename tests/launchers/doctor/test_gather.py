@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from launchers import __main__ as command_line
 from launchers.doctor import command, trials
+from launchers.doctor.check_findings import Level, SiteFacts
 from launchers.doctor.checks import examine
-from launchers.doctor.findings import Level, SiteFacts
 from launchers.doctor.gather import NUM_STEPS, gather
 from launchers.doctor.trials import Pair, measure_all_links, rounds_of_pairs, try_bursts
 from launchers.fork_servers.asking import ask_hosts, measure_links

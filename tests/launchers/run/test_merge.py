@@ -16,7 +16,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.steps import concatenate
+from ps_allreduce.record.step_table import concatenate
 from ps_allreduce.record.variables import PlacementUsed
 from ps_allreduce.runner.validity import DriverResult
 from tests.fakes import make_experiment, make_steps, no_events

@@ -14,6 +14,13 @@ import pytest
 
 from launchers.settings import LauncherSettings
 from launchers.sites.emulated import held_network
+from launchers.sites.emulated.emulated_site import (
+    FORK_SERVER_BYTES,
+    BuiltNetwork,
+    EmulatedSite,
+    network_of,
+    refuse_crowd,
+)
 from launchers.sites.emulated.held_network import (
     CountDropped,
     EmulatedHost,
@@ -31,13 +38,6 @@ from launchers.sites.emulated.held_network import (
 )
 from launchers.sites.emulated.network_process import PINNED, pin_tcp
 from launchers.sites.emulated.random_loss import lose_at_random
-from launchers.sites.emulated.site import (
-    FORK_SERVER_BYTES,
-    BuiltNetwork,
-    EmulatedSite,
-    network_of,
-    refuse_crowd,
-)
 from launchers.sites.emulated.switch import (
     MAX_TRAIN_BYTES,
     address_of,
@@ -394,7 +394,8 @@ def test_room_is_needed_for_the_hosts_of_an_experiment_and_asked_for_once(
     network = EmulatedNetwork(num_hosts=200, bits_per_s=None)
     site = EmulatedSite(network)
     free = SimpleNamespace(available=2 * FORK_SERVER_BYTES)
-    monkeypatch.setattr("launchers.sites.emulated.site.psutil.virtual_memory", lambda: free)
+    memory = "launchers.sites.emulated.emulated_site.psutil.virtual_memory"
+    monkeypatch.setattr(memory, lambda: free)
     two, three = (
         make_experiment(AllReduce, n, launcher="emulated", spread=Spread(), network=network)
         for n in (2, 3)

@@ -20,8 +20,8 @@ from launchers.processes import start_with_socket
 from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
 from launchers.run.launcher import HostsLauncher
+from launchers.sites.emulated.emulated_site import EmulatedSite
 from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, Holder, encode
-from launchers.sites.emulated.site import EmulatedSite
 from launchers.sites.local import LocalForkServer, LocalSite
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
@@ -230,7 +230,7 @@ def held(_: EmulatedNetwork, names: Sequence[str]) -> Iterator[Holder]:
 def test_a_network_whose_process_was_killed_ends_the_run_and_is_built_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launchers.sites.emulated.site.hold_network", held)
+    monkeypatch.setattr("launchers.sites.emulated.emulated_site.hold_network", held)
     network = EmulatedNetwork(num_hosts=2, bits_per_s=None)
     experiment = replace(REDUCED, launcher="emulated", spread=Spread(), network=network)
     site = EmulatedSite(network, pretending_server(folder))

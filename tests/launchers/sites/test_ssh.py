@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from launchers import make_launcher
 from launchers.fork_servers.client import ForkServerClient
 from launchers.settings import LauncherSettings
-from launchers.sites.ssh import site as site_module
+from launchers.sites.ssh import ssh_site as site_module
 from launchers.sites.ssh.command_line import (
     REACHED,
     explain_loss,
@@ -30,7 +30,7 @@ from launchers.sites.ssh.command_line import (
     ssh_command,
 )
 from launchers.sites.ssh.hostfile import SshHost, parse_host_file, refuse_misfits
-from launchers.sites.ssh.site import SshForkServer, SshSite, read_host_file
+from launchers.sites.ssh.ssh_site import SshForkServer, SshSite, read_host_file
 from ps_allreduce.errors import LaunchError, UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold
 from ps_allreduce.record.hosts import HostFacts, Interface
@@ -301,7 +301,7 @@ def test_a_server_that_does_not_answer_is_named(
     server: SshForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launchers.fork_servers.client.ANSWER_DEADLINE_S", 0.2)
-    monkeypatch.setattr("launchers.sites.ssh.site.END_S", 0.1)
+    monkeypatch.setattr("launchers.sites.ssh.ssh_site.END_S", 0.1)
     client = server.client()
     os.kill(client.ready.pid, signal.SIGSTOP)
     with pytest.raises(LaunchError, match="does not answer"):

@@ -14,7 +14,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
 from ps_allreduce.record.evaluation_timings import EvaluationTable, evaluation_times, joined
 from ps_allreduce.record.files import load_evaluation, save_raw
-from ps_allreduce.record.steps import Phase
+from ps_allreduce.record.step_table import Phase
 from tests.fakes import make_steps, no_events
 
 STEPS = make_steps(0, [1.0], [Phase.FIRST])

@@ -18,7 +18,7 @@ from ps_allreduce.record.evaluation_timings import (
     reached,
     staleness_of,
 )
-from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from ps_allreduce.record.step_table import Phase, StepTable, concatenate
 from tests.fakes import make_experiment, make_steps
 
 EVALUATION = Evaluation(batches=1, mode=EvaluationMode.SEQUENTIAL)

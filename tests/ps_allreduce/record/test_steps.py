@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import load_raw, save_raw
-from ps_allreduce.record.steps import (
+from ps_allreduce.record.step_table import (
     EventKind,
     EventTable,
     Phase,

@@ -24,7 +24,7 @@ from ps_allreduce.point.measurement import (
     SteadyWarmup,
     WarmupEnd,
 )
-from ps_allreduce.record.steps import Floats, Integers, Phase
+from ps_allreduce.record.step_table import Floats, Integers, Phase
 from ps_allreduce.runner.loop import (
     APART_S,
     FORWARD,

@@ -19,7 +19,7 @@ from ps_allreduce.point.strategies import (
     StockAllReduce,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from ps_allreduce.record.steps import Phase, StepTable, concatenate
+from ps_allreduce.record.step_table import Phase, StepTable, concatenate
 from ps_allreduce.record.variables import PlacementUsed, SparseGradient
 from ps_allreduce.runner.validity import ClockPair, DriverResult, find_doubts, find_problems
 from tests.fakes import make_experiment, make_steps

@@ -13,9 +13,9 @@ import pytest
 
 from launchers.fork_servers import client as client_module
 from launchers.settings import LauncherSettings
-from launchers.sites.slurm import site as site_module
+from launchers.sites.slurm import slurm_site as site_module
 from launchers.sites.slurm import step_servers
-from launchers.sites.slurm.site import SlurmSite
+from launchers.sites.slurm.slurm_site import SlurmSite
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.strategies import Single
 from tests.fakes import make_experiment

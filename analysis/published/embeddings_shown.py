@@ -25,7 +25,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
 from analysis.figures.style import COLOURS, INK, MARKERS, finish_grid, new_figure, style
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     beside_base,

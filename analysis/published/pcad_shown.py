@@ -25,7 +25,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     marks_from,

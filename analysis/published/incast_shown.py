@@ -17,7 +17,7 @@ from analysis.data.setting import called
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     beside_base,

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting, choose
+from experiments.export.exported import Start, Training, environment_of, task_lines
 from experiments.export.render import STARTS, Rendered, render
-from experiments.export.training import Start, Training, environment_of, task_lines
 from experiments.surroundings import this_machine
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError

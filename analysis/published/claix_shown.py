@@ -25,7 +25,7 @@ from analysis.figures.style import (
     IDEAL,
     INK,
 )
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     intervals,

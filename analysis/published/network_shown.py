@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, draw_launches
-from analysis.figures.rows import name_rows
+from analysis.figures.point_rows import name_rows
 from analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -27,7 +27,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     intervals,

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from experiments import surroundings
-from experiments.cli.options import MODEL_ARGS, SPLIT_BYTES
+from experiments.cli.experiment_options import MODEL_ARGS, SPLIT_BYTES
 from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining

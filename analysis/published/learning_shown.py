@@ -27,7 +27,7 @@ from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metri
 from analysis.data.setting import called
 from analysis.figures.curves import curves_of
 from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
-from analysis.published.study import (
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     marks_from,

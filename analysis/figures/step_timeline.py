@@ -28,7 +28,7 @@ from analysis.figures.style import (
 )
 from analysis.timeline.traced import Span, TracedRun, Way, parts_of, traced_run, ways_of
 from analysis.wording import workers_text
-from ps_allreduce.record.steps import StepTable
+from ps_allreduce.record.step_table import StepTable
 
 #: More than these are not read: strategies, and workers of each.
 MOST_STRATEGIES, MOST_WORKERS = 6, 4

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
-from analysis.figures.rows import draw_rows, name_rows
+from analysis.figures.point_rows import draw_rows, name_rows
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -26,8 +26,8 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.network import device_name
-from analysis.published.study import (
+from analysis.published.network_shown import device_name
+from analysis.published.shown import (
     Shown,
     StudyFigure,
     beside_base,
