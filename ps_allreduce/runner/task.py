@@ -129,8 +129,7 @@ def drive(
         sparse=backend.sparse_gradients(),
         rows_asked=rows,
     )
-    Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
-    _stay(report)
+    _leave(result, request, report)
 
 
 def _save_timings(path: Path, experiment: Experiment, timed: TimedSteps[Rows]) -> None:
@@ -213,12 +212,12 @@ def compare_recording(
         bare_s=tuple(durations[False]),
         steps_per_stretch=count,
     )
+    _leave(result, request, report)
+
+
+def _leave(result: DriverResult | RecordingTimes, request: StartTask, report: Report) -> None:
+    """Write the result, say that everything is done, and wait to be ended with all other tasks."""
     Path(f"{request.result}.json").write_text(json.dumps(to_json(result)), encoding="utf-8")
-    _stay(report)
-
-
-def _stay(report: Report) -> None:
-    """Say that everything is done and written, and wait to be ended with all other tasks."""
     sys.stdout.flush()
     sys.stderr.flush()
     report("done")
