@@ -112,8 +112,8 @@ CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 help:
 	@echo "Compare parameter servers with all-reduce. Every target sets up what it needs; none needs root."
 	@echo
-	@for study in $(SWEEPS); do printf '  make %-17s %s\n' "$$study" "$$(find experiments/studies \
-		-name "$$(echo "$$study" | tr - _).py" -exec sed -n '1s/"//gp' {} +)"; done
+	@for study in $(SWEEPS); do name=$$(echo "$$study" | tr - _); printf '  make %-17s %s\n' "$$study" "$$(find experiments/studies \
+		\( -name "$$name.py" -o -name "$${name}_study.py" \) -exec sed -n '1s/"//gp' {} +)"; done
 	@sed -n 's/^#: \{0,1\}//p' Makefile
 
 environment:
