@@ -52,7 +52,7 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.evaluation_timings import LearningCurve
-from ps_allreduce.record.steps import Floats
+from ps_allreduce.record.step_table import Floats
 
 TEXTS = texts_of("learning")
 
