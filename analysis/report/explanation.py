@@ -232,11 +232,11 @@ def _exchange_advice(point: Point) -> str:
         return "Its tasks share one host, so no network limits it: use fewer and larger messages."
     if busy.mean() < 0.5:
         return (
-            "The busiest link is idle for most of the step: try larger messages and more of them "
-            "under way (make tuning-sweep)."
+            "Bytes need less than half the step on the busiest link: try larger messages and "
+            "more of them under way (make tuning-sweep)."
         )
     return (
-        "The busiest link is in use for most of the step: send fewer bytes (--gradients bfloat16)."
+        "Bytes need half the step or more on the busiest link: send fewer (--gradients bfloat16)."
     )
 
 

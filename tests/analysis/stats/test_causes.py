@@ -344,15 +344,15 @@ def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
 @pytest.mark.parametrize(
     ("share", "told"),
     [
-        (0.001, "is idle for most of the step: try larger messages"),
-        (0.6, "is in use for most of the step: send fewer bytes"),
+        (0.001, "less than half the step on the busiest link: try larger messages"),
+        (0.6, "half the step or more on the busiest link: send fewer"),
     ],
 )
 def test_what_the_busiest_link_does_is_told_of_no_other_link(share: float, told: str) -> None:
     (explained, *_) = explanations(case_of_pair())
     launches = explained.slower.launches
     launches["network_s"] = launches["mean_step_s"] * share
-    assert advice_text(explained, Cause.EXCHANGE).startswith(f"The busiest link {told}")
+    assert advice_text(explained, Cause.EXCHANGE).startswith(f"Bytes need {told}")
 
 
 def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() -> None:

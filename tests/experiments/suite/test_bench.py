@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ class Bench(FakeLauncher):
     def launch(self, experiment: Experiment, **_: Any) -> LaunchedRun:
         self.launched.append(experiment)
         self.on_launch(experiment)
+        time.sleep(0.001)  # records count milliseconds, and no real run takes none
         if self.fails(experiment):
             return bad_run(Status.FAILED)
         if isinstance(experiment.measurement, RecordingComparison):

@@ -120,7 +120,7 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Best on 8 hosts: " in shown
     assert "behind" in shown
     assert "Asynchronous, so of another kind" in shown
-    assert "in 71 launches" in shown
+    assert "in 95 launches" in shown
     assert "per thousand images" not in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
