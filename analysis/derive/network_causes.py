@@ -95,18 +95,25 @@ def better_placement(used: PlacementUsed) -> BetterPlacement:
 
 def _largest_share(policy: Policy, used: PlacementUsed) -> float:
     variables, num_ps = placed_variables(used), len(used.bytes_per_server)
-    if policy is not Policy.PARTITIONED and len(variables) < num_ps:
+    trained = sum(each.trainable for each in variables)
+    if policy is not Policy.PARTITIONED and trained < num_ps:
         return 1.0
     plan = make_plan(policy, variables, num_ps, default_split_bytes(variables, num_ps))
     return max(plan.bytes_per_server()) / sum(plan.bytes_per_server())
 
 
 def placed_variables(used: PlacementUsed) -> Sequence[VariableSpec]:
-    """The trainable variables with their sizes; how they are shaped is not known."""
-    sizes: dict[int, int] = {}
+    """All variables with their sizes, in creation order; how they are shaped is not known.
+
+    Those that are not trained have turns of a round robin, too, but no size is known of them.
+    """
+    sizes = dict.fromkeys(range(len(used.variables)), 0)
     for shard in used.shards:
         sizes[shard.variable] = sizes.get(shard.variable, 0) + shard.num_bytes
-    return [
-        VariableSpec(name=str(variable), shape=(size // 4,), dtype="float32", trainable=True)
-        for variable, size in sorted(sizes.items())
-    ]
+    return [variable_of(number, size) for number, size in sorted(sizes.items())]
+
+
+def variable_of(number: int, num_bytes: int) -> VariableSpec:
+    """A variable of so many bytes, 0 of one that is not trained."""
+    shape = (num_bytes // 4,)
+    return VariableSpec(name=str(number), shape=shape, dtype="float32", trainable=num_bytes > 0)

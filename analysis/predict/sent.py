@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from analysis.derive.network_causes import placed_variables
+from analysis.derive.network_causes import placed_variables, variable_of
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.placement import Policy, VariableSpec, default_split_bytes, make_plan
+from ps_allreduce.point.placement import Policy, default_split_bytes, make_plan
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import RowsAsked
 
@@ -24,7 +24,8 @@ class SentBytes:
         gradient_bytes: of one worker, in float32.
         message: the share of the bytes that is in one message.
         num_workers: of the launch that showed it.
-        sizes: bytes of the variables that servers hold, in creation order; empty without servers.
+        sizes: bytes of the variables in creation order, 0 of those that are not trained; empty
+            without servers.
         bytes_per_server: as they were placed.
         rows: of tables, of which only these are exchanged; None where there are none.
     """
@@ -92,10 +93,7 @@ def grown(message: float, grows: bool, workers: int, most: float) -> float:
 def _dealt(
     sizes: tuple[int, ...], policy: Policy, num_ps: int, split_bytes: int | None
 ) -> tuple[int, ...]:
-    variables = [
-        VariableSpec(name=str(number), shape=(size // 4,), dtype="float32", trainable=True)
-        for number, size in enumerate(sizes)
-    ]
+    variables = [variable_of(number, size) for number, size in enumerate(sizes)]
     split = split_bytes or default_split_bytes(variables, num_ps)
     return make_plan(policy, variables, num_ps, split).bytes_per_server()
 

@@ -14,9 +14,11 @@ from analysis.predict.planned_loads import load_by_flows, planned_load
 from analysis.predict.predictions import Question, asked
 from analysis.predict.sent import SentBytes
 from analysis.predict.sliders import STOPS, Sliders, efficiencies, fastest, servers_needed, sliders
+from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.record.variables import PlacementUsed
 from tests.analysis.predict.simulated import CLUSTER, RATE, launch, point, sweep
 
 
@@ -49,6 +51,32 @@ def test_sums_are_those_of_all_that_hosts_send_each_other(
             for load_of in (planned_load, load_by_flows)
         )
         assert quick == pytest.approx(slow)
+
+
+def test_variables_that_are_not_trained_have_turns_of_a_round_robin_too() -> None:
+    # As ResNet50's: two that are trained for two that are not, or for one.
+    variables = [
+        VariableSpec(
+            name=str(number),
+            shape=(number % 7 + 1,),
+            dtype="float32",
+            trainable=number % 11 not in (2, 3, 9),
+        )
+        for number in range(40)
+    ]
+    plan = make_plan(Policy.ROUND_ROBIN, variables, 2)
+    used = PlacementUsed(
+        shards=plan.shards,
+        variables=tuple(each.name for each in variables),
+        bytes_per_server=plan.bytes_per_server(),
+        max_over_mean=plan.max_over_mean,
+    )
+    own = point(SynchronousServers, 2, num_ps=2)
+    sent = SentBytes.of(replace(launch(own), placement=used))
+    for num_ps in (2, 3, 4, 8):
+        more = replace(own, strategy=with_servers(own.strategy, num_ps, LayoutKind.COLOCATED))
+        expected = make_plan(Policy.ROUND_ROBIN, variables, num_ps).bytes_per_server()
+        assert sent.placed(more) == expected
 
 
 def test_sliders_say_what_is_predicted(shown: Sliders) -> None:
