@@ -71,6 +71,11 @@ def called(strategy: str) -> str:
     return _CALLED.get(strategy, strategy)
 
 
+def full_label(strategy: AnyStrategy) -> str:
+    """The same in every case: with all that is not at its default, not with what differs there."""
+    return ", ".join([called(strategy.kind), *strategy.title_parts()])
+
+
 def settings_of(asked: pd.DataFrame) -> list[Setting]:
     """The setting of each experiment of a case.
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.data.setting import called
+from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
@@ -74,7 +74,7 @@ def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
         lost, sent = point.known("port_drops").sum(), point.known("segments_sent").sum()
         spread = point.known("step_time_p95_s") / point.known("step_time_p50_s")
         yield {
-            "senders": _senders(point.experiment),
+            "senders": full_label(point.experiment.strategy),
             "control": NAMES.get(network.congestion, network.congestion),
             "buffer": network.port_buffer_bytes,
             "rate": mean_rate(point),
@@ -91,12 +91,7 @@ def _network(experiment: Experiment) -> EmulatedNetwork:
 
 def _alike(experiment: Experiment) -> tuple[str, str, int]:
     control = _network(experiment).congestion
-    return _senders(experiment), control, experiment.num_workers
-
-
-def _senders(experiment: Experiment) -> str:
-    """What is sent: the strategy with what it was asked for."""
-    return ", ".join([called(experiment.strategy.kind), *experiment.strategy.title_parts()])
+    return full_label(experiment.strategy), control, experiment.num_workers
 
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:

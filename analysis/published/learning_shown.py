@@ -24,7 +24,7 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
-from analysis.data.setting import called
+from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
 from analysis.published.shown import (
@@ -51,8 +51,7 @@ from analysis.wording import (
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
-from ps_allreduce.record.evaluation_timings import LearningCurve
-from ps_allreduce.record.step_table import Floats
+from ps_allreduce.record.evaluation_timings import LearningCurve, between, place_of
 
 TEXTS = texts_of("learning")
 
@@ -70,8 +69,7 @@ class _Trained:
     @property
     def label(self) -> str:
         """The same on all links, where not all strategies were trained."""
-        strategy = self.point.experiment.strategy
-        own = ", ".join([called(strategy.kind), *strategy.title_parts()])
+        own = full_label(self.point.experiment.strategy)
         accumulation = self.point.experiment.workload.accumulation
         return own if accumulation == 1 else f"{own}, {accumulation} batches a step"
 
@@ -117,6 +115,11 @@ class _Task:
         return learning.target_loss if learning is not None else None
 
     @cached_property
+    def curves(self) -> pd.DataFrame:
+        """Of each strategy (`_curve_data`)."""
+        return _curve_data(self)
+
+    @cached_property
     def decisions(self) -> Mapping[str, Mapping[Point, Decision]]:
         """Every other strategy against the first, each metric a family, by its column."""
         base = self.trained[0]
@@ -140,7 +143,7 @@ def _show(cases: Sequence[Case]) -> Shown:
                 title="How fast strategies learn",
                 caption=TEXTS["curves"],
                 figure=_drawn(tasks),
-                data=pd.concat([_curve_data(task) for task in tasks]),
+                data=pd.concat([task.curves for task in tasks]),
             ),
             *_against_workers(tasks),
             *_staleness(tasks),
@@ -240,7 +243,7 @@ def _curve_data(task: _Task) -> pd.DataFrame:
     levels = np.geomspace(min(curve.loss[0] for curve in curves), last, _GRID)
     parts = []
     for each in task.trained:
-        seconds = [_reached(curve, levels) for curve in each.curves]
+        seconds = [[_seconds_to(level, curve) for level in levels] for curve in each.curves]
         parts.append(
             pd.DataFrame(
                 {
@@ -256,24 +259,11 @@ def _curve_data(task: _Task) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def _reached(curve: LearningCurve, levels: Floats) -> Floats:
-    """Seconds to each loss [levels], by straight lines between evaluations; infinite if never."""
-    lowest = np.minimum.accumulate(curve.loss)
-    begins = np.searchsorted(-lowest, -levels)
-    found = [
-        _crossing(curve, at, level) if at < len(lowest) else math.inf
-        for at, level in zip(begins.tolist(), levels.tolist(), strict=True)
-    ]
-    return np.asarray(found)
-
-
-def _crossing(curve: LearningCurve, at: int, level: float) -> float:
-    """Where the line to an evaluation meets a loss that the one before was above."""
-    if at == 0:
-        return curve.seconds[0]
-    above, below = curve.loss[at - 1 : at + 1]
-    share = (above - level) / (above - below)
-    return curve.seconds[at - 1] + share * (curve.seconds[at] - curve.seconds[at - 1])
+def _seconds_to(loss: float, curve: LearningCurve) -> float:
+    """Until a training reached a loss first; infinite if it never did."""
+    at = place_of(loss, curve.loss, [each <= loss for each in curve.loss])
+    seconds = between(curve.seconds, at)
+    return math.inf if seconds is None else seconds
 
 
 def _drawn(tasks: Sequence[_Task]) -> Figure:
@@ -288,7 +278,7 @@ def _drawn(tasks: Sequence[_Task]) -> Figure:
 
 
 def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) -> None:
-    data = _curve_data(task)
+    data = task.curves
     times = data[["seconds", "low", "high"]].to_numpy()
     end = 1.05 * times[np.isfinite(times)].max()
     for label, own in data.groupby("strategy", sort=False):

@@ -82,10 +82,10 @@ def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
         plain = [*_plain(scope, _scaled(workload))]
         for point in (*plain, *_variants(scope, _scaled(workload))):
-            for optimizer in _rates(scope, point):
-                for network in _networks(scope)[0 if point in plain else -1 :]:
-                    for seed in range(scope.choices.answer(_question(workload), int) or LEAST):
-                        yield _with(point, network, optimizer, 1 + seed)
+            networks = _networks(scope)[0 if point in plain else -1 :]
+            seeds = range(1, 1 + (scope.choices.answer(_question(workload), int) or LEAST))
+            for made in itertools.product(networks, _rates(scope, point), seeds):
+                yield _with(point, *made)
 
 
 def _rates(scope: Scope, point: Experiment) -> list[Optimizer]:

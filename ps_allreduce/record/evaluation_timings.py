@@ -239,8 +239,8 @@ def learned(
         loss=tuple(loss[kept].tolist()),
         accuracy=_known(accuracy[kept]),
         gradient_norm=_known(norm[kept]),
-        target_s=_between(stretches.seconds[kept], at),
-        target_examples=_between(examples[kept], at),
+        target_s=between(stretches.seconds[kept], at),
+        target_examples=between(examples[kept], at),
         staleness=_counts(experiment, steps),
     )
     return steps.on_clock(stretches.ahead), curve
@@ -251,8 +251,8 @@ def _known(values: Floats) -> tuple[float, ...]:
     return tuple(values.tolist()) if np.isfinite(values).all() else ()
 
 
-def _between(values: Floats, at: float | None) -> float | None:
-    """The value at a place between two."""
+def between(values: Sequence[float] | Floats, at: float | None) -> float | None:
+    """The value at a place between two; None where there is no place."""
     return None if at is None else float(np.interp(at, np.arange(len(values)), values))
 
 
@@ -273,12 +273,20 @@ def reached(learning: Learning, loss: Floats, accuracy: Floats) -> float | None:
     The first evaluation that reaches it counts, and the straight line from the one before.
     """
     is_there = [learning.reaches(*scores) for scores in zip(loss, accuracy, strict=True)]
+    values = loss if learning.target_loss is not None else accuracy
+    target = learning.target_loss if learning.target_loss is not None else learning.target_accuracy
+    return None if target is None else place_of(target, values, is_there)
+
+
+def place_of(target: float, values: Sequence[float] | Floats, is_there: list[bool]) -> float | None:
+    """Where values meet a target first, as a number between two of them; None for never.
+
+    Args:
+        is_there: whether each value reaches the target; the first that does counts.
+    """
     if not any(is_there):
         return None
     number = is_there.index(True)
-    values = loss if learning.target_loss is not None else accuracy
-    target = learning.target_loss if learning.target_loss is not None else learning.target_accuracy
-    assert target is not None
     if number == 0:
         return 0.0
     before, after = values[number - 1], values[number]
