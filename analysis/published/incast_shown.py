@@ -30,6 +30,7 @@ from analysis.published.shown import (
 )
 from analysis.stats.points import mean_rate
 from analysis.wording import TextTable, number, ratio
+from ps_allreduce.declared import megabytes
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -127,7 +128,7 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1024:.0f} KiB" if num_bytes < 1_000_000 else f"{num_bytes / 1e6:g} MB"
+    return f"{num_bytes / 1024:.0f} KiB" if num_bytes < 1_000_000 else megabytes(num_bytes)
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:
