@@ -20,6 +20,7 @@ from analysis.figures.style import (
     PAPER,
     finish_grid,
     legend_of_figure,
+    logarithmic,
     name_figure,
     new_figure,
     style,
@@ -95,7 +96,7 @@ def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
                 axes, points[points["further"] == scale], [*dict.fromkeys(points["setting"])]
             )
             axes.set_title(f"{scale:g} times the calibrated workers", loc="left")
-            axes.set_xscale("log")
+            logarithmic(axes.xaxis)
         name_figure(figure, title)
         finish_grid(figure, grid, len(scales), ("predicted examples/s", "measured / predicted"))
         legend_of_figure(figure, grid)

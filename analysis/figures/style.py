@@ -17,8 +17,10 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import LogLocator, NullLocator
 
 from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
 from ps_allreduce.record.files import write_atomically
@@ -115,6 +117,18 @@ _LEGEND: Mapping[str, Any] = {"frameon": False, "handlelength": 3.2}
 def style() -> AbstractContextManager[None]:
     """Draw and save within this context."""
     return mpl.rc_context(_STYLE)
+
+
+def logarithmic(*axes_of: XAxis | YAxis) -> None:
+    """Scales with a tick at 1, 2 and 5 of every power of ten, in digits.
+
+    Matplotlib writes powers as formulas, which are not parsed here.
+    """
+    for axis in axes_of:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
 
 
 def new_figure(

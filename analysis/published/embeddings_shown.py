@@ -20,11 +20,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
-from analysis.figures.style import COLOURS, INK, MARKERS, finish_grid, new_figure, style
+from analysis.figures.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    finish_grid,
+    logarithmic,
+    new_figure,
+    style,
+)
 from analysis.published.shown import (
     Shown,
     StudyFigure,
@@ -224,8 +231,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
 
 
 def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    logarithmic(axes.xaxis, axes.yaxis)
     axes.axhline(1.0, color=INK, linewidth=0.8)
     for label, line in panel.sort_values("share").groupby("sent", sort=False):
         place = LABELS.index(str(label))
@@ -245,10 +251,6 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
         )
         if (at := crossing(line, "by_bytes")) is not None:
             axes.axvline(at, color=colour, linestyle=":", linewidth=0.9)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
 
 
 EMBEDDINGS = published("embeddings", _show)

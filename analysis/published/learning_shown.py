@@ -19,14 +19,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
 from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
-from analysis.figures.style import COLOURS, LINES, finish_grid, new_figure, style
+from analysis.figures.style import COLOURS, LINES, finish_grid, logarithmic, new_figure, style
 from analysis.published.shown import (
     Shown,
     StudyFigure,
@@ -289,10 +288,7 @@ def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) 
     if task.target_loss is not None:
         axes.axhline(task.target_loss, color="black", linestyle=":", linewidth=0.8)
     axes.set_xlim(0.0, end)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_locator(NullLocator())
+    logarithmic(axes.yaxis)
     axes.set_title(task.title, loc="left")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, draw_launches
@@ -24,6 +23,7 @@ from analysis.figures.style import (
     MARKERS,
     PAPER,
     legend_of_figure,
+    logarithmic,
     new_figure,
     style,
 )
@@ -175,10 +175,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
             look: dict[str, Any] = {"marker": MARKERS[place + 1], "color": COLOURS[place]}
             axes.plot(rows[column], places, **look, ls="none", mec=PAPER, ms=7, label=label)
         name_rows(axes, [", ".join(name) for name in names])
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        logarithmic(axes.xaxis)
         axes.set_xlabel("milliseconds of a step")
         legend_of_figure(figure, [axes], columns=3)
     return figure

@@ -32,7 +32,7 @@ from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.point_rows import draw_rows
-from analysis.figures.race import plot_race
+from analysis.figures.race import plot_foretold, plot_race
 from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import (
     INK,
@@ -599,3 +599,22 @@ def test_each_side_has_a_line_and_its_launches() -> None:
 
 def test_a_side_without_any_good_launch_has_an_empty_line() -> None:
     assert plot_race(LAUNCHES.iloc[:4], "SmallCNN, 2 hosts", "images").axes
+
+
+def test_scales_of_predicted_rates_have_ticks_in_digits() -> None:
+    points = pd.DataFrame(
+        {
+            "further": 2.0,
+            "setting": "allreduce",
+            "predicted": [90.0, 110.0, 700.0],
+            "low": [80.0, 100.0, 600.0],
+            "high": [100.0, 120.0, 800.0],
+            "measured": [91.0, 108.0, 650.0],
+            "counts": True,
+        }
+    )
+    figure = plot_foretold(points, "before")
+    figure.draw_without_rendering()
+    low, high = figure.axes[0].get_xlim()
+    named = [float(text) for text in ticks(figure) if low <= float(text) <= high]
+    assert named == [100.0, 200.0, 500.0]
