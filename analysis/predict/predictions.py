@@ -44,7 +44,7 @@ DRAWS = 24
 
 #: The model's error where there is nothing to tell it, because one number of workers was measured.
 #: At twice the scale it makes 13 %; on stored sweeps 90 % of the errors were below 9 % there where
-#: cores were idle, and below 21 % where they were shared (docs/prediction.md).
+#: cores were idle, and below 21 % where they were shared (docs/evidence.md).
 UNTESTED = 0.04
 
 #: What launches may leave open besides the terms of a fit.
