@@ -3,20 +3,20 @@
 #:   make gate              do all strategies train the same weights? MODEL=ResNet50 NUM_PS=2
 #:   make tune              the best setting of each side for this model and these hosts, for equal
 #:                          node minutes: ARGS="--minutes 10"
-#:   make study             a study by its name, NAME=piz-daint; "python -m experiments list" tells what
-#:                          each costs and should show
+#:   make study             a study by its name, NAME=piz-daint; "python -m experiments list" has their
+#:                          costs and expected findings
 #:   make report            the report again, from the records in RESULTS; with prices of hosts:
 #:                          ARGS="--host-price 3.1 --ps-host-price 0.4"
 #:   make compare-results   two folders of results, of two clusters or two versions: A=folder B=folder
-#:   make predict           what more workers or other links would do, from the records in RESULTS:
+#:   make predict           rates with more workers or other links, from the records in RESULTS:
 #:                          ARGS="--workers 8,16 --bandwidth 100mbit"; writes a dated file
 #:   make advise            which measured setting would be best on more hosts, from the records in
 #:                          RESULTS: HOSTS=16, with prices of hosts as make report; launches nothing
-#:   make check-predictions how far those files were off, by the launches that were made after them
+#:   make check-predictions errors of those predictions, from launches that were made afterwards
 #:   make export            a measured setting as a training of your own: SETTING=best INTO=folder
-#:   make bench             what the suite itself costs
-#:   make doctor            finds what is wrong with the hosts before it costs node hours; with
-#:                          MODEL= also whether each of them can build the model
+#:   make bench             costs of the suite itself
+#:   make doctor            finds faults of hosts before they cost node hours; with MODEL= also
+#:                          hosts that cannot build the model
 #:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
 #:   make accept-cluster    half an hour's check of two hosts or more; leaves one file without names
 #:                          that can be sent
@@ -33,18 +33,17 @@
 #:
 #: Variables (make compare PROFILE=standard ...):
 #:   PROFILE=quick          or standard, the one to publish
-#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; where it is not
-#:                          given, compare, ps-sweep, allreduce-sweep, placement-sweep, ladder,
-#:                          timeline and tune emulate hosts where the machine allows namespaces
+#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; by default
+#:                          compare, ps-sweep, allreduce-sweep, placement-sweep, ladder,
+#:                          timeline and tune emulate hosts if the kernel allows namespaces
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   A= B=                  folders of make compare-results, each with one sweep
-#:   HOSTS=                 file of the hosts for make hosts, a host per line; of make advise their
-#:                          number
+#:   HOSTS=                 for make hosts: a file with a host per line; for make advise: a number
 #:   SETTING=best INTO=my_training
-#:                          of make export: best, or the beginning of an experiment's identity (the
-#:                          column experiment_id of summary.csv), and a folder that is not there yet
-#:   NAME=                  of make study
+#:                          for make export: best, or the beginning of an experiment_id in
+#:                          summary.csv; and a new folder
+#:   NAME=                  name of a study, for make study
 #:   N=20                   number of faults
 #:   ARGS=                  further arguments, split at spaces
 #:   ENV=venv               or existing: the active module's, conda's or container's Python

@@ -42,7 +42,7 @@ class LauncherSettings:
     mixed_hosts: bool = setting("Run on hosts of different kinds.", False)
     hosts: int | None = setting("number of hosts.", usual=True)
     ps_hosts: int | None = setting(
-        "so many further hosts, maybe of another kind, hold the servers and no worker.", usual=True
+        "number of further hosts, maybe of another kind, for servers only.", usual=True
     )
     bandwidth: float | None = setting(
         "of every link and direction; sweeps choose one.", unit="rate", usual=True
@@ -82,7 +82,7 @@ class LauncherSettings:
     )
     setup: tuple[str, ...] = setting("line of the batch script, for instance module load X.", ())
     container: tuple[str, ...] = setting(
-        "words before commands (apptainer exec x.sif).", (), unit="words"
+        "prefix of commands (apptainer exec x.sif).", (), unit="words"
     )
     shared_nodes: bool = setting("do not ask for whole nodes.", False)
     copy_environment: bool = setting(

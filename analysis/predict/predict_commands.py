@@ -84,7 +84,7 @@ def predict_command(
 @click.command("check-predictions")
 @click.argument("folder", type=Path)
 def check_command(folder: Path) -> None:
-    """Hold the predictions in FOLDER against the launches that were made after them."""
+    """Compare the predictions in FOLDER with launches that were made after them."""
     files = read_predictions(folder)
     found = check_predictions(files, _all(folder))
     path = folder / CHECK

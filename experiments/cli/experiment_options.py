@@ -194,7 +194,7 @@ def _profile(profiles: Mapping[str, Profile]) -> Decorator[Any]:
         type=OneOf(profiles),
         default=next(iter(profiles)),
         show_default=True,
-        help="How long and how often is measured.",
+        help="Length and number of measurements.",
     )
 
 

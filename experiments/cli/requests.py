@@ -172,7 +172,7 @@ class SweepRequest:
         "Trace so many steps after the window, for a timeline; 0: none.", instead="the profile's"
     )
     exchange: ExchangeMode = setting(
-        "How gradients travel: in buckets; whole, which is one pack or unbucketed; or what suits "
+        "How gradients travel: in buckets; whole (one pack or unbucketed); or the way that suits "
         "links and cores. A setting of buckets, such as --in-flight, chooses buckets.",
         ExchangeMode.AUTO,
     )
@@ -184,9 +184,7 @@ class SweepRequest:
         "for all.",
         False,
     )
-    retry_failed: bool = setting(
-        "Try again what has failed as often as it is tried.", False, usual=True
-    )
+    retry_failed: bool = setting("Try points again that failed for good.", False, usual=True)
     dry_run: bool = setting("Say what would be run, and run nothing.", False, usual=True)
 
     def __post_init__(self) -> None:

@@ -60,7 +60,7 @@ class WorkloadRequest:
     batch_per_worker: int | None = setting("Examples of one forward and backward pass.", usual=True)
     accumulation: int | None = setting("Batches per exchange of gradients.", instead=1)
     inputs: tuple[StatedInput, ...] = setting(
-        "What is trained with: a folder of TFRecord files, or of folders of images; a sweep takes "
+        "Examples for training: a folder of TFRecord files, or of folders of images; a sweep takes "
         "as many as are to be compared.",
         (),
         unit="input",
@@ -74,12 +74,12 @@ class WorkloadRequest:
     precision: Precision | None = setting("Of forward and backward pass.", instead="float32")
     device: Device = setting("Where workers compute; a worker has one GPU.", Device.CPU, usual=True)
     worker_factors: tuple[float, ...] | None = setting(
-        "With --emulate: these workers, counted from 0, take so many times as long.",
+        "With --emulate: factors on the time of these workers, counted from 0.",
         unit="factors",
         metadata=LATER,
     )
     jitter: Jitter | None = setting(
-        "With --emulate: every step of every worker takes so much more or less, with mean 1; "
+        "With --emulate: a random factor, with mean 1, on every step of every worker; "
         f"distributions {', '.join(Distribution)}.",
         unit="jitter",
         metadata=LATER,

@@ -34,7 +34,7 @@ AGAIN = "The same command does only what is missing."
     type=PATH,
     default=LauncherSettings().results,
     show_default=True,
-    help="Results folder: hosts/NAME.log in it tells what was done on a host.",
+    help="Results folder; the log of a host is hosts/NAME.log in it.",
 )
 @click.option("--wheelhouse", type=PATH, help="Folder of packages, for hosts without internet.")
 @click.option("--python", help="Python that makes environments on hosts; default: the one here.")

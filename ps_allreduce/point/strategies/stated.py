@@ -109,7 +109,9 @@ class StrategySettings:
         named={0: "one pack", None: "buckets"},
     )
     altered: Altered | None = setting(
-        "what is done as the suite does it.", named={Altered.NOTHING: "as shipped"}, exchange=False
+        "parts that are replaced by the suite's.",
+        named={Altered.NOTHING: "as shipped"},
+        exchange=False,
     )
     fusion_bytes: int | None = setting(
         "gradients travel together up to so many bytes.",
@@ -121,7 +123,7 @@ class StrategySettings:
         "time between two looks at what is ready.", unit="ms", said="cycles of {:g} ms"
     )
     embeddings: Embeddings | None = setting(
-        "what is exchanged of tables: all of it, or the rows looked up.",
+        "exchange whole tables, or only the rows looked up.",
         said="{} embeddings",
         exchange=False,
     )
