@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import pandas as pd
 
-from analysis.stats.decision import MOST_MISSING, Decision, Outcome
+from analysis.stats.decision import LEVEL, MOST_MISSING, Decision, Outcome
 
 #: Stands for a value that is not there.
 NONE = "-"
+
+#: Tell even values apart that are as near as `math.isclose` calls close.
+_MOST_DIGITS = 10
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
@@ -57,10 +61,31 @@ def with_interval(
 
 
 def ratio_text(centre: float | None, low: float | None, high: float | None) -> str:
-    """`1.80 [1.60, 2.05]`; of an interval that excludes 1, no end reads 1.00."""
-    excludes = low is not None and high is not None and not low <= 1.0 <= high
-    digits = 3 if excludes and "1.00" in (ratio(low), ratio(high)) else 2
+    """`1.80 [1.60, 2.05]`; more digits where an end would read as 1 and is not."""
+    digits = _digits_beside(1.0, (low, high), ratio)
     return with_interval(partial(ratio, digits=digits), centre, low, high)
+
+
+def p_text(value: float | None) -> str:
+    """`0.019`, or a dash; more digits where it would read as the level of a decision."""
+    digits = _digits_beside(LEVEL, (value,), _p_text)
+    return _p_text(value, digits)
+
+
+def _p_text(value: float | None, digits: int) -> str:
+    return NONE if pd.isna(value) else f"{value:.{digits}g}"
+
+
+def _digits_beside(
+    border: float, values: Sequence[float | None], spell: Callable[[float | None, int], str]
+) -> int:
+    """How many digits, from two on, tell on which side of a border each value lies."""
+    near = [value for value in values if not pd.isna(value) and not math.isclose(value, border)]
+    hidden = (
+        any(math.isclose(float(spell(value, digits)), border) for value in near)
+        for digits in range(2, _MOST_DIGITS)
+    )
+    return next((2 + more for more, hides in enumerate(hidden) if not hides), _MOST_DIGITS)
 
 
 def count_text(count: int, what: str) -> str:

@@ -45,10 +45,10 @@ from analysis.stats.points import (
 )
 from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
-    NONE,
     TextTable,
     number,
     outcome_text,
+    p_text,
     ratio,
     ratio_text,
     transports_label,
@@ -269,8 +269,8 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
 
 
 def _p_text(decision: Decision) -> str:
-    p_value = decision.p_value
-    return NONE if p_value is None else f"{p_value:.2g}{' (planned)' * decision.planned}"
+    planned = decision.planned and decision.p_value is not None
+    return f"{p_text(decision.p_value)}{' (planned)' * planned}"
 
 
 def legend(case: Case) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from analysis.data.cases import MARK, Case, Point
 from analysis.report.sentences.circumstances import status_text, steadiness_text
 from analysis.report.sentences.meetings import scaling_lines_of
 from analysis.stats.points import BASES, point_table
-from analysis.wording import NONE, count_text, number, ratio, with_interval
+from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single
 
 #: What speed-ups and efficiencies are on.
@@ -224,8 +224,9 @@ def _spelled(points: pd.DataFrame, name: str, column: _Column) -> pd.Series:
     values = points[column.of or name]
     if not column.has_interval:
         return values.map(column.spell, na_action="ignore").astype(object).fillna(NONE)
+    spell = ratio_text if column.spell is ratio else partial(with_interval, column.spell)
     ends = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
-    text = pd.Series([with_interval(column.spell, *each) for each in ends], dtype=object)
+    text = pd.Series([spell(*each) for each in ends], dtype=object)
     if not column.marks:
         return text
     return (text + " " + points[column.marks].where(values.notna(), "")).str.rstrip()

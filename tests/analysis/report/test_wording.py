@@ -1,0 +1,33 @@
+"""What is printed of a number does not hide what was decided by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.wording import p_text, ratio_text
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ((1.8, 1.6, 2.05), "1.80 [1.60, 2.05]"),
+        ((1.403, 1.00031, 1.969), "1.4030 [1.0003, 1.9690]"),
+        ((1.35, 0.9981, 1.84), "1.350 [0.998, 1.840]"),
+        ((0.9, 0.81, 0.99996), "0.90000 [0.81000, 0.99996]"),
+        ((1.0, 1.0, 1.0), "1.00 [1.00, 1.00]"),
+        ((1.003, None, None), "1.00"),
+    ],
+)
+def test_an_interval_shows_on_which_side_of_1_its_ends_lie(
+    ends: tuple[float, float | None, float | None], told: str
+) -> None:
+    assert ratio_text(*ends) == told
+
+
+@pytest.mark.parametrize(
+    ("p_value", "told"), [(0.0191, "0.019"), (0.0497, "0.0497"), (0.05003, "0.05003"), (None, "-")]
+)
+def test_a_p_value_shows_on_which_side_of_the_level_it_lies(
+    p_value: float | None, told: str
+) -> None:
+    assert p_text(p_value) == told
