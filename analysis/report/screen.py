@@ -1,11 +1,11 @@
 """What is printed of a sweep: the table of every case and the verdicts; and of two sweeps.
 
 Decides what fits on a screen: of a verdict the headline and the reason for it, the same at equal
-workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, what
-lost packets cost, and where the report is, which holds the rest.  All are sentences of the report.
-Of a study from the literature it prints the tables that stand beside the published numbers; of two
-folders that are compared a table, and what sets them apart.  What may be compared is decided in
-`stats.pairs.two_results`.
+workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, doubts
+about numbers of the table, and where the report is, which holds the rest.  All are sentences of the
+report.  Of a study from the literature it prints the tables that stand beside the published
+numbers; of two folders that are compared a table, and what sets them apart.  What may be compared
+is decided in `stats.pairs.two_results`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import MARK, Point
 from analysis.report.pages.first_page import with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
-from analysis.report.sentences.circumstances import loss_lines, unfinished_text
+from analysis.report.sentences.circumstances import doubts_of_numbers, unfinished_text
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, short_legend
 from analysis.report.tables.where_time_goes import traced_sentence
@@ -84,14 +84,14 @@ def _show_part(console: Console, part: PagePart) -> None:
 
 
 def verdict_text(item: CaseReport, *, alone: bool) -> str:
-    """The headline with what belongs to it, then plain TensorFlow, and what was lost on the way.
+    """The headline with what belongs to it, then plain TensorFlow, and doubts about numbers.
 
     It begins with the case, unless that is alone.
     """
     told = item.verdict
     parts = (told.headline, told.reason, *told.otherwise, told.network)
     text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
-    return "\n".join([text, *told.stock, *loss_lines(item.case)])
+    return "\n".join([text, *told.stock, *doubts_of_numbers(item.case)])
 
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:

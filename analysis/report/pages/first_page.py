@@ -38,17 +38,6 @@ _SHARES = {
     "fraction": "of the speed that links and computation allow",
 }
 
-_MORE_THAN_CAN_BE = {
-    "efficiency_single": (
-        "Efficiency",
-        "the base, {base}, was slowed down, or they do not do the same work",
-    ),
-    "fraction": (
-        "Fraction of the bound",
-        "links carry more than was measured before the runs, or fewer bytes than are counted",
-    ),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyNumber:
@@ -124,11 +113,7 @@ def _rate_number(case: Case, point: Point) -> KeyNumber:
 
 def warnings(results: SweepResults, told: Sequence[tuple[Case, Verdict]]) -> list[str]:
     """What is missing of the sweep, doubts of every case, and doubts of the runs."""
-    by_case = [
-        (case, line)
-        for case, verdict in told
-        for line in (*verdict.warnings, *above_one_lines(case))
-    ]
+    by_case = [(case, line) for case, verdict in told for line in verdict.warnings]
     shared = {line for _, line in by_case if all((case, line) in by_case for case, _ in told)}
     of_cases = [line if line in shared else f"{case.name}: {line}" for case, line in by_case]
     lines = [*_missing_lines(results), *_chosen_lines(results), *of_cases, *_run_lines(results)]
@@ -152,28 +137,14 @@ def _chosen_lines(results: SweepResults) -> Iterator[str]:
         batch = results.files.definition.batches.get(model)
         also = f" and a batch of {batch} per worker" if batch else ""
         yield (
-            f"Nobody stated the rate of the emulated links. A first look chose "
-            f"{rate_text(bits_per_s)}{also} for {model}, aiming at links that matter and "
-            "processors with time to spare. With others the ratio may be another one."
+            f"The rate of the emulated links was not given. A first look chose "
+            f"{rate_text(bits_per_s)}{also} for {model}, so that links matter and processors have "
+            f"time to spare. At another rate{' or batch' * bool(batch)}, ratios may differ."
         )
 
 
 def _are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
-
-
-def above_one_lines(case: Case) -> Iterator[str]:
-    """Shares whose whole interval lies above 1, which is more than can be, and what may be why."""
-    table = point_table(case)
-    for share, (name, why) in _MORE_THAN_CAN_BE.items():
-        told = [
-            f"{row['setting']} at {workers_text(int(row['num_workers']))} "
-            f"{ratio_text(row[share], row[f'{share}_low'], row[f'{share}_high'])}"
-            for _, row in table[table[f"{share}_low"] > 1].iterrows()
-        ]
-        if told:
-            why = why.format(base=base_text(case))
-            yield f"{name} above 1: {'; '.join(told)}. More than can be: {why}."
 
 
 def _run_lines(results: SweepResults) -> list[str]:

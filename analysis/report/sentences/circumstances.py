@@ -17,13 +17,14 @@ from analysis.derive.steadiness import Steadiness
 from analysis.report.tables.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, drift_of, is_uneven
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
-from analysis.stats.points import base_of, mean_rate
+from analysis.stats.points import base_of, base_text, mean_rate, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     bytes_text,
     capital,
     count_text,
     number,
+    ratio_text,
     with_interval,
     workers_text,
 )
@@ -54,7 +55,19 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
     "{unit}/s are those of no real accelerator."
 )
-_WAITS = "TCP waits some 200 ms for a packet that was lost, so rates are about lost packets, too."
+_WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
+
+#: Shares that may not lie above 1, what each is called, and why it may.
+_MORE_THAN_CAN_BE = {
+    "efficiency_single": (
+        "Efficiency",
+        "the base, {base}, was slowed down, or they do not do the same work",
+    ),
+    "fraction": (
+        "Fraction of the bound",
+        "links carry more than was measured before the runs, or fewer bytes than are counted",
+    ),
+}
 
 
 def circumstances(case: Case) -> list[str]:
@@ -71,7 +84,12 @@ def circumstances(case: Case) -> list[str]:
     launches = case.launches
     counting = [record for point in points for record in point.counting]
     lines += _processor_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
-    return lines + loss_lines(case) + share_lines(case) + _job_lines(case)
+    return lines + doubts_of_numbers(case) + _job_lines(case)
+
+
+def doubts_of_numbers(case: Case) -> list[str]:
+    """The doubts about numbers of the table, which stand beside it on the screen, too."""
+    return [*loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
 def unfinished_text(results: SweepResults) -> str:
@@ -105,11 +123,10 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
         _load_text([getattr(record, name) or 0.0 for record in records], whoever)
         for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load"))
     ]
-    if told := "; ".join(filter(None, by_whom)):
+    if told := " and ".join(filter(None, by_whom)):
         lines.append(
-            f"Of {count_text(len(records), 'run')}, some may have been disturbed: more than "
-            f"{FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure again in "
-            "another RESULTS folder when nothing else runs."
+            f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure "
+            "again in another RESULTS folder when nothing else runs."
         )
     busy = sum(record.began_busy for record in records)
     if busy:
@@ -123,8 +140,8 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _load_text(loads: Sequence[float], whoever: str) -> str:
-    disturbed = sum(load > FOREIGN_LIMIT for load in loads)
-    return f"{whoever} in {disturbed} of them (up to {max(loads):.0%})" if disturbed else ""
+    disturbed, runs = sum(load > FOREIGN_LIMIT for load in loads), count_text(len(loads), "run")
+    return f"{whoever} in {disturbed} of {runs} (up to {max(loads):.0%})" if disturbed else ""
 
 
 def _processor_lines(launches: pd.DataFrame) -> list[str]:
@@ -150,26 +167,31 @@ def _processor_lines(launches: pd.DataFrame) -> list[str]:
 def loss_lines(case: Case) -> list[str]:
     """How many runs lost packets, and how many stalled, each with where it was worst."""
     lost, stalled = lost_shares(case.launches), stalled_shares(case.launches)
-    lines = []
+    runs, lines = count_text(len(lost), "run"), []
     if lost.any():
         lines.append(
-            f"{(lost > 0.0).sum()} lost more than 1 in {1 / LOST_LIMIT:,.0f} of their hosts' TCP "
-            f"segments (up to {lost.max():.2%}), most at {_worst(case, lost_shares)}. {_WAITS}"
+            f"{(lost > 0.0).sum()} of {runs} lost more than 1 in {1 / LOST_LIMIT:,.0f} of their "
+            f"hosts' TCP segments ({_worst_text(case, lost_shares, '.2%')}). {_WAITS}"
         )
     if stalled.any():
         both = ((lost > 0.0) & (stalled > 0.0)).sum()
+        also = "all" if both == (stalled > 0.0).sum() else both or "none"
         lines.append(
-            f"{(stalled > 0.0).sum()} stalled for more than {STALLED_LIMIT:.0%} of their time (up "
-            f"to {stalled.max():.0%}), most at {_worst(case, stalled_shares)}; {both or 'none'} of "
-            f"these {'are' if both > 1 else 'is'} among those that lost packets."
+            f"{(stalled > 0.0).sum()} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
+            f"time ({_worst_text(case, stalled_shares, '.0%')}); packets were lost in {also} of "
+            "these."
         )
-    return [f"Of {count_text(len(lost), 'run')}, {line}" for line in lines]
+    return lines
 
 
-def _worst(case: Case, cost: Callable[[pd.DataFrame], pd.Series]) -> str:
-    measured = [point for point in case.points if len(point.launches)]
-    worst = max(measured, key=lambda point: float(cost(point.launches).max()))
-    return f"{worst.setting.label}, {workers_text(worst.num_workers)}"
+def _worst_text(case: Case, cost: Callable[[pd.DataFrame], pd.Series], spelled: str) -> str:
+    """`up to 0.73%, at ps_sync, 4 workers`."""
+    most = {
+        point: float(cost(point.launches).max()) for point in case.points if len(point.launches)
+    }
+    worst = max(most, key=lambda point: most[point])
+    where = f"{worst.setting.label}, {workers_text(worst.num_workers)}"
+    return f"up to {most[worst]:{spelled}}, at {where}"
 
 
 def share_lines(case: Case) -> list[str]:
@@ -185,8 +207,22 @@ def share_lines(case: Case) -> list[str]:
         f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not "
         f"ranked. {worst.num_workers} times the rate of the slowest worker is {equal:.4g} "
         f"{case.unit}/s there, not {mean_rate(worst):.4g}. Servers on hosts of their own "
-        "(--layout dedicated) or bounded staleness (--staleness 1) help."
+        "(--layout dedicated) or bounded staleness (--staleness 1) may help."
     ]
+
+
+def above_one_lines(case: Case) -> Iterator[str]:
+    """Shares whose whole interval lies above 1, which is more than can be, and what may be why."""
+    table = point_table(case)
+    for share, (name, why) in _MORE_THAN_CAN_BE.items():
+        told = [
+            f"{row['setting']} at {workers_text(int(row['num_workers']))} "
+            f"{ratio_text(row[share], row[f'{share}_low'], row[f'{share}_high'])}"
+            for _, row in table[table[f"{share}_low"] > 1].iterrows()
+        ]
+        if told:
+            why = why.format(base=base_text(case))
+            yield f"{name} above 1: {'; '.join(told)}. That cannot be: {why}."
 
 
 def _interface_lines(launches: pd.DataFrame) -> list[str]:
@@ -214,7 +250,7 @@ def _job_lines(case: Case) -> list[str]:
     listed = ", ".join(with_interval(number, *estimate(each).ends) for each in rates)
     return [
         f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
-        f"Points of different jobs may differ by as much for no reason of their own.{without}"
+        f"Points of different jobs may differ by as much because of the jobs alone.{without}"
     ]
 
 
@@ -224,10 +260,10 @@ def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
     mixed = [names_of for names_of in by_kind if len(names_of) > 1]
     if not mixed:
         return []
-    example = "; ".join(", ".join(names) for names in mixed[0].values())
+    example = " against ".join(", ".join(names) for names in mixed[0].values())
     return [
         f"Hosts of different kinds took part in {len(mixed)} of {count_text(len(records), 'run')} "
-        f"(kinds in one of them: {example}): synchronous training waits for the slowest."
+        f"(in one of them {example}): synchronous training waits for the slowest."
     ]
 
 

@@ -18,7 +18,7 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import LENGTHS
 from analysis.data.setting import exchange_of
-from analysis.wording import capital, count_text
+from analysis.wording import capital, count_text, range_text
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
@@ -233,7 +233,7 @@ def provenance_items(block: Block) -> Items:
     made_with = block.provenance
     foreign, begun = block.table["foreign_load"].dropna(), block.table["started_at"]
     ended = block.table["finished_at"]
-    others = f"{foreign.min():.1%} to {foreign.max():.1%}" if len(foreign) else "not known"
+    others = range_text(foreign) if len(foreign) else "not known"
     cores = ", ".join(str(core) for core in made_with.affinity)
     return [
         ("block", block.fingerprint),

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis.__main__ import main
 from analysis.report.pages.case_pages import scaling_lines
-from analysis.report.pages.first_page import above_one_lines
+from analysis.report.sentences.circumstances import above_one_lines
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, report_table, short_legend, text_table
 from ps_allreduce.point.models.trained import ImageModel

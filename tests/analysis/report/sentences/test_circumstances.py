@@ -12,14 +12,14 @@ from analysis.figures.against_workers import plot_efficiency
 from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
-from analysis.report.sentences.circumstances import loss_lines
+from analysis.report.sentences.circumstances import above_one_lines, loss_lines
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import report_table, text_table
 from analysis.report.tables.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import EmulatedCompute
-from tests.analysis.builders import reported, runs, table_of, times
+from tests.analysis.builders import case_of, reported, runs, table_of, times
 from tests.analysis.report.test_sentences import circumstances, emulated, losses
 from tests.fakes import make_experiment
 
@@ -65,11 +65,15 @@ def test_emulated_workers_that_differ_are_told() -> None:
     assert told["compute"] == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 
 
-def test_what_was_lost_ends_the_screen() -> None:
-    case = losses()["stalls with a known loss"]
-    report = CaseReport(case=case, verdict=verdict(case), figures=(), traces={})
-    lost, line = loss_lines(case)
-    assert verdict_text(report, alone=True).endswith(f"\n{lost}\n{line}")
+def test_doubts_about_numbers_end_the_screen() -> None:
+    """What was lost on the way, and what cannot be."""
+    lossy = losses()["stalls with a known loss"]
+    fast = runs(make_experiment(AllReduce, 2), times(3.0))
+    above = case_of(runs(make_experiment(Single), times(1.0)), fast)
+    for case, lines in ((lossy, loss_lines(lossy)), (above, [*above_one_lines(above)])):
+        report = CaseReport(case=case, verdict=verdict(case), figures=(), traces={})
+        assert lines
+        assert verdict_text(report, alone=True).endswith("\n".join(["", *lines]))
 
 
 LABELS = ["flat", "flat", "warming up", "unsteady", "flat", None]
