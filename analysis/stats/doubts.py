@@ -155,11 +155,19 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     (one, of_first), (two, of_second) = _failures(first), _failures(second)
     if not of_first or not of_second or abs(one / of_first - two / of_second) < UNEQUAL:
         return
-    yield Doubt(
-        reason=f"{of_first - one} of {of_first} attempts of {first.setting.label} ended well and "
-        f"{of_second - two} of {of_second} of {second.setting.label}, so those that did are a "
-        "selection"
+    ended = [(of_first - one, of_first, first), (of_second - two, of_second, second)]
+    (most, made, sound), (few, attempts, failing) = sorted(
+        ended, key=lambda each: -each[0] / each[1]
     )
+    yield Doubt(
+        reason=f"{most} of {made} attempts of {sound.setting.label} ended well, but "
+        f"{few or 'none'} of {attempts} of {failing.setting.label}{_chosen(few)}"
+    )
+
+
+def _chosen(count: int) -> str:
+    """What is to be feared of those that are left, if there are any."""
+    return ", and those may be the faster ones" if count else ""
 
 
 def _failures(point: Point) -> tuple[int, int]:
@@ -172,10 +180,12 @@ def _failures(point: Point) -> tuple[int, int]:
 def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
     """Launches that never reached a value have none: those that did are fast ones."""
     for point in points:
-        if missed := metric.missed(point):
+        if metric.missed(point):
+            launches = len(point.launches)
+            reached = launches - metric.missed(point)
             yield Doubt(
-                reason=f"{missed} of {len(point.launches)} launches of {point.setting.label} did "
-                f"not reach the {metric.name}, so those that did are a selection"
+                reason=f"{reached or 'none'} of {launches} launches of {point.setting.label} "
+                f"reached the {metric.name}{_chosen(reached)}"
             )
 
 
