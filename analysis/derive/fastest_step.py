@@ -33,6 +33,7 @@ Latency and links between racks are not in these bounds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -119,6 +120,12 @@ def slow_links(record: RunRecord) -> list[LinkRecord]:
         for link in record.links
         if link.bits_per_s < SLOW_SHARE * min(fastest[link.source], fastest[link.target])
     ]
+
+
+def left_out_link(records: Sequence[RunRecord]) -> tuple[str, str] | None:
+    """The link, from one host to another, that is such a slow one in most of several runs."""
+    slow = Counter((each.source, each.target) for r in records for each in slow_links(r))
+    return next((link for link, n in slow.most_common(1) if n > len(records) / 2), None)
 
 
 def _fastest_links(record: RunRecord) -> dict[str, float]:

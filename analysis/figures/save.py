@@ -228,10 +228,11 @@ KINDS = (
     FigureKind(
         name="explanation",
         title="Why one setting is faster than another",
-        caption="Each bar is a pair that differs by the rule of decision: how many milliseconds "
-        "each part of a mean step has more at the setting that is named first, or to the left of 0 "
-        "less. The parts add up to the difference (diamond). Where the global batches differ, the "
-        "step of the first one is taken for as many examples. Intervals are in the table.",
+        caption="Each bar is a pair that differs by the rule of decision. To the right of 0: "
+        "milliseconds of a mean step that a part takes more at the setting that is named first, "
+        "the slower one. To the left: those that it takes less. The parts add up to the difference "
+        "(diamond). Where the global batches differ, the slower setting's step is scaled to the "
+        "same number of examples. Intervals are in the table.",
         plot=plot_explanation,
         data=explanation_data,
         page="explanation",

@@ -12,11 +12,12 @@ from itertools import pairwise
 import pandas as pd
 
 from analysis.data.cases import Case, Point
+from analysis.derive.fastest_step import left_out_link
 from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.explained_parts import MOST_STRETCH, Cause
+from analysis.stats.explained_parts import MOST_STRETCH, Cause, lost_shares
 from analysis.stats.findings import headline_row
 from analysis.stats.pairs.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
@@ -36,41 +37,44 @@ ROUNDED = 0.01
 #: A placement is worth advice if the hottest server's share falls to this share of it.
 WORTH_MOVING = 0.98
 
+#: A link is worth advice if the busiest one would save this share of the step without it.
+WORTH_REPAIRING = 0.1
+
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    "The intervals are plain estimates: only the ratio is a decision, as in the comparisons. It is "
-    "of geometric means of rates, so it may differ a little from that of the mean steps. Where the "
-    "global batches differ, the slower setting's step is taken for as many examples."
+    "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
+    "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
+    "Where the global batches differ, the slower setting's step is scaled to the same number of "
+    "examples."
 )
 
 
-_SAVED = (
-    f"up to {MOST_STRETCH:g} times (no link is used perfectly) what the busiest link would save"
-)
+_SAVED = "what the busiest link would save if"
+_STRETCHED = f", or up to {MOST_STRETCH:g} times that (no link is used perfectly)"
 
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
-    Cause.COMPUTE: "what the fastest worker computes, as long as it takes alone",
-    Cause.SLOWED: "what the fastest worker computes beyond that",
-    Cause.INPUT: "what the worker waits for its batch whose gradients come last",
-    Cause.WORKER: "what one worker always computes beyond the fastest one",
-    Cause.IN_TURN: "what workers wait for each other because now one, now another takes longer",
-    Cause.HOT_SERVER: f"{_SAVED} if all servers held equally many bytes",
-    Cause.HOT_ROWS: f"{_SAVED} if servers were asked for equally many rows",
+    Cause.COMPUTE: "how long the fastest worker computes, at most as long as alone",
+    Cause.SLOWED: "how much longer than alone the fastest worker computes",
+    Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
+    Cause.WORKER: "how much longer than the fastest worker one always computes",
+    Cause.IN_TURN: "how long workers wait for each other because now one, now another is slower",
+    Cause.HOT_SERVER: f"{_SAVED} all servers held equally many bytes{_STRETCHED}",
+    Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
-    Cause.SLOW_LINK: f"{_SAVED} if all links were as fast as the fastest",
-    Cause.LOST: "what steps take beyond the others that waited for TCP to send packets again",
+    Cause.SLOW_LINK: f"{_SAVED} all links were as fast as the fastest{_STRETCHED}",
+    Cause.LOST: "how much longer steps take in which TCP sent packets again",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
-    Cause.FOREIGN: "what other programs on the processors make longer",
-    Cause.FEWER_WORKERS: "what fewer workers take longer for as many examples",
-    Cause.UNSEEN: "steps of plain TensorFlow",
+    Cause.FOREIGN: "how much longer steps take because of other programs on the processors",
+    Cause.FEWER_WORKERS: "how much longer fewer workers take for the same number of examples",
 }
 
 
 def meanings_table(case: Case) -> pd.DataFrame:
     """What the parts of a case's differences mean."""
-    found = {part.cause for told in explanations(case) for part in told.difference.parts}
+    seen = [told for told in explanations(case) if not told.unseen]
+    found = {part.cause for told in seen for part in told.difference.parts}
     rows = [{"part": cause, "is": text} for cause, text in MEANINGS.items() if cause in found]
     return pd.DataFrame(rows)
 
@@ -142,7 +146,9 @@ def _interval_text(part: CausedPart) -> str:
 
 def _unseen_text(case: Case, told: Explanation) -> str:
     names = " and ".join(point.setting.label for point in told.unseen)
-    seen = f"Nobody sees into the steps of {names}"
+    seen = f"Steps of {names} (plain TensorFlow) are not divided into parts"
+    if len(told.unseen) > 1:
+        return f"{seen}."
     if not any(ladders(case)):
         return f"{seen}. make ladder measures one by one what the suite does differently."
     found = ", ".join(_helpful_rungs(case)) or "none"
@@ -214,7 +220,7 @@ def _worker_advice(point: Point) -> str:
 
 def _lost_advice(point: Point) -> str:
     cut = "" if point.asked["placement"] == Policy.PARTITIONED else "--placement partitioned, "
-    fewer = f"fewer workers send to one server at once ({cut}more servers)"
+    fewer = f"less be sent to one server at once ({cut}more servers, --in-flight)"
     if not point.setting.traits.uses_servers:
         fewer = "less be under way at once (--in-flight)"
     larger = "Give switch ports more memory" + (
@@ -225,6 +231,13 @@ def _lost_advice(point: Point) -> str:
 
 
 def _exchange_advice(point: Point) -> str:
+    if left_out_link(point.counting) is not None:
+        return ""  # the page says beside it which link to repair
+    if lost_shares(point.launches).any():
+        return _lost_advice(point)
+    saved = point.launches["slow_link_s"] / point.launches["mean_step_s"]
+    if saved.astype(float).mean() > WORTH_REPAIRING:
+        return _link_advice(point)
     busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
     if busy.empty and (point.launches["num_hosts"] > 1).any():
         return ""  # the page says beside it that links were not measured
@@ -268,11 +281,9 @@ _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
 
 
 def explanation_table(case: Case) -> pd.DataFrame:
-    """A row for each pair that differs: milliseconds of a step by cause, as text."""
-    found = explanations(case)
-    rows = [_row(told) for told in found]
-    table = pd.DataFrame(rows)
-    return table.fillna(NONE)
+    """A row for each pair that differs and is divided: milliseconds by cause, as text."""
+    rows = [_row(told) for told in explanations(case) if not told.unseen]
+    return pd.DataFrame(rows).fillna(NONE)
 
 
 def _row(told: Explanation) -> dict[str, str]:
@@ -282,9 +293,9 @@ def _row(told: Explanation) -> dict[str, str]:
         "ratio": factor_text(told.row.decision),
         "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
     }
-    for part in () if told.unseen else told.difference.parts:
-        text = f"{part.seconds.mean * 1e3:.2f}{_interval_text(part)}"
-        row[f"{part.cause} ms"] = text
+    for part in told.difference.parts:
+        mean = round(part.seconds.mean * 1e3, 2) + 0.0  # not -0.00
+        row[f"{part.cause} ms"] = f"{mean:.2f}{_interval_text(part)}"
     return row
 
 

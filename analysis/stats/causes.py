@@ -21,7 +21,13 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import MARGIN, Outcome
-from analysis.stats.explained_parts import Cause, explained_parts, lost_shares
+from analysis.stats.explained_parts import (
+    MOST_STRETCH,
+    Cause,
+    explained_parts,
+    link_savings,
+    lost_shares,
+)
 from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.record.records import FOREIGN_LIMIT
 
@@ -41,6 +47,9 @@ _SHOWN = (
     *(Cause.WORKER, Cause.INPUT, Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK),
     Cause.LOST,
 )
+
+#: Seconds: what parts differ by less than this is how numbers are rounded.
+_ROUNDED_S = 1e-9
 
 #: What the busiest link would save: a bound, of which some may be hidden.
 _OF_LINKS = (Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK)
@@ -126,6 +135,8 @@ def difference(
     fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
     best = float(fastest.max()) if len(fastest) else 0.0
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
+    saved = [link_savings(rows, best).mean() for rows in (slower, faster)]
+    long, short = _without_links_alike(long, short, MOST_STRETCH * (saved[0] - saved[1]))
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
     if _only_lossy(slower, faster):
@@ -140,13 +151,31 @@ def difference(
     parts = [
         CausedPart(cause=cause, seconds=each, proof=shown.get(cause, each))
         for cause, each in seconds.items()
-        if each.mean
+        if abs(each.mean) > _ROUNDED_S
     ]
     return Difference(
         step=step,
         share=step.mean / float(short.sum(axis="columns").mean()),
         parts=tuple(sorted(parts, key=lambda part: -part.seconds.mean)),
     )
+
+
+def _without_links_alike(
+    long: pd.DataFrame, short: pd.DataFrame, most: pd.Series
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The parts, without differences that links cannot make which cost both sides alike.
+
+    They stay in the rest of the exchange.
+
+    Args:
+        most: seconds by which each cause may differ at most.
+    """
+    for cause in _OF_LINKS:
+        apart = float(long[cause].mean() - short[cause].mean())
+        if apart > max(0.0, most[cause]):
+            share = 1.0 - max(0.0, most[cause]) / apart
+            long, short = (_moved(parts, cause, Cause.EXCHANGE, share) for parts in (long, short))
+    return long, short
 
 
 def _only_lossy(slower: pd.DataFrame, faster: pd.DataFrame) -> bool:

@@ -43,7 +43,7 @@ class Cause(StrEnum):
     DISPATCH = "dispatch"
     FOREIGN = "other programs on the processors"
     FEWER_WORKERS = "fewer workers"
-    UNSEEN = "steps that nobody sees into"
+    UNSEEN = "steps that are not divided"
 
 
 #: A bound is stretched no further: beyond it, something else than the links takes the time.
@@ -91,12 +91,16 @@ def explained_parts(
     return pd.DataFrame(parts).fillna(0.0)
 
 
+_LINK_COLUMNS = (
+    *("network_s", "hot_server_s", "hot_rows_s", "slow_link_s"),
+    "fastest_link_bits_per_s",
+)
+
 #: Columns of the table of runs that the parts are made of.
 _USED = (
     *("mean_step_s", "compute_s", "input_wait_s", "backward_s", "dispatch_s", "waiting_s"),
-    *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s"),
-    *("slow_worker_s", "network_s", "hot_server_s", "hot_rows_s", "slow_link_s"),
-    "fastest_link_bits_per_s",
+    *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s", "slow_worker_s"),
+    *_LINK_COLUMNS,
     *("stalled_s", "stalled_waiting_s", *COUNTED),
 )
 
@@ -118,23 +122,27 @@ def _exchange(own: pd.DataFrame, fastest_bits_per_s: float) -> dict[Cause, pd.Se
     """The exchange, of which the network's causes have at most all."""
     travel_s = own["backward_s"] + own["exchange_s"]
     stretch = (travel_s / own["network_s"]).clip(1.0, MOST_STRETCH)
-    fastest = own["fastest_link_bits_per_s"]
-    # What the busiest link would take if all were as fast as the fastest one of anybody.
-    alike_s = (own["network_s"] - own["slow_link_s"]) * fastest
-    alike_s /= fastest.clip(lower=fastest_bits_per_s)
-    causes = pd.DataFrame(
-        {
-            Cause.HOT_SERVER: own["hot_server_s"],
-            Cause.HOT_ROWS: own["hot_rows_s"],
-            Cause.SLOW_LINK: own["network_s"] - alike_s,
-        }
-    )
-    causes = causes.mul(stretch, axis="index").fillna(0.0)
+    causes = link_savings(own, fastest_bits_per_s).mul(stretch, axis="index")
     together = causes.sum(axis="columns")
     share = (own["exchange_s"] / together.where(together > 0.0)).clip(0.0, 1.0).fillna(0.0)
     causes = causes.mul(share, axis="index")
     rest = own["exchange_s"] - causes.sum(axis="columns")
     return {**{Cause(str(name)): causes[name] for name in causes}, Cause.EXCHANGE: rest}
+
+
+def link_savings(launches: pd.DataFrame, fastest_bits_per_s: float = 0.0) -> pd.DataFrame:
+    """Seconds that the busiest link of each launch would save, by cause; 0 where unknown."""
+    own = launches[[*_LINK_COLUMNS]].astype(float)
+    fastest = own["fastest_link_bits_per_s"]
+    # What the busiest link would take if all were as fast as the fastest one of anybody.
+    alike_s = (own["network_s"] - own["slow_link_s"]) * fastest
+    alike_s /= fastest.clip(lower=fastest_bits_per_s)
+    causes = {
+        Cause.HOT_SERVER: own["hot_server_s"],
+        Cause.HOT_ROWS: own["hot_rows_s"],
+        Cause.SLOW_LINK: own["network_s"] - alike_s,
+    }
+    return pd.DataFrame(causes).fillna(0.0)
 
 
 def lost_shares(launches: pd.DataFrame) -> pd.Series:

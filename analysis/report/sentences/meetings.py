@@ -11,14 +11,13 @@ rates: what leads is decided in `stats.findings`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
-from analysis.derive.fastest_step import slow_links
+from analysis.derive.fastest_step import left_out_link
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.findings import (
@@ -296,12 +295,10 @@ def network_sentence(row: Comparison) -> str:
 
 def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     """The slow link, if its hosts are not: what hosts carry elsewhere is taken as their rate."""
-    records = [record for point in points for record in point.counting]
-    slow = Counter((each.source, each.target) for r in records for each in slow_links(r))
-    for (source, target), count in slow.most_common(1):
-        if count > len(records) / 2:
-            return [
-                f"That leaves out the link from {source} to {target}, since both hosts have faster "
-                "ones: repair it."
-            ]
-    return []
+    link = left_out_link([record for point in points for record in point.counting])
+    if link is None:
+        return []
+    return [
+        f"The link from {link[0]} to {link[1]} is left out of that, since both hosts have faster "
+        "ones: repair it."
+    ]
