@@ -120,8 +120,9 @@ KINDS = (
         name="settings",
         title="What the verdict compares, and every setting beside it",
         caption="Above: what the verdict compares, on an axis that need not begin at 0. Below: "
-        "every setting that exchanges gradients, at as many workers. Asynchronous settings do not "
-        f"compute the same as synchronous ones and stand apart. {_LAUNCHES} {_COUNTS}",
+        "every setting that exchanges gradients, at the same number of workers. Asynchronous "
+        "settings do not compute the same as synchronous ones and stand apart. "
+        f"{_LAUNCHES} {_COUNTS}",
         plot=plot_contenders,
         shows_bounds=True,
         shows_changed=True,
@@ -154,7 +155,7 @@ KINDS = (
     FigureKind(
         name="exchange",
         title="What each setting of the exchange changes",
-        caption="Each row is a setting of the exchange, held against the setting of the title, by "
+        caption="Each row is a setting of the exchange, compared with the setting of the title, by "
         f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
         f"corrected for their number (Holm). Hollow markers are undecided. {_COUNTS}",
         plot=plot_exchange,
@@ -194,8 +195,9 @@ KINDS = (
         name="placement",
         title="Bytes per server, and throughput",
         caption="Trainable bytes on each parameter server, read back from the devices: the hottest "
-        "server first, and the placement with the least bytes on it at the top. The number beside "
-        f"a bar is the hottest server's load over the mean; 1.00 is balanced. {_LAUNCHES}",
+        "server first, and at the top the placement whose hottest server holds least. The number "
+        "beside a bar is the hottest server's load over the mean; 1.00 is balanced. "
+        f"{_LAUNCHES}",
         plot=plot_placement,
         shows_bounds=True,
         data=placement_data,

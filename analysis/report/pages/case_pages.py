@@ -64,9 +64,9 @@ NOTHING_DIFFERS = (
 
 #: Stands below a table of pairs, after what its ratio is of.
 CORRECTED = (
-    "Interval and p are corrected for the number of comparisons (Holm 1979); planned ones, which "
-    "the first page is about, for the number of their own kind. Where a side of these has several "
-    "settings, interval and p are those of its best one, whichever it is."
+    "Interval and p are corrected for the number of comparisons (Holm 1979), of planned ones for "
+    "the number of their own kind. Where a side of a planned comparison has several settings, "
+    "interval and p are those of the side's best one, whichever it is."
 )
 
 _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
@@ -95,9 +95,7 @@ def _results(report: CaseReport) -> PagePart:
 def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
     pairs, apart = pair_rows(case), pair_rows(case, same_transport=False)
-    left_out = (
-        "Pairs are without the settings that the table of changed settings holds against theirs."
-    )
+    left_out = "Pairs are without the settings of the table of changed settings."
     return PagePart(
         sentences=report.verdict.details,
         tables=[
@@ -105,7 +103,8 @@ def _comparisons(report: CaseReport) -> PagePart:
                 rows=pairs,
                 caption=f"Ratio of {case.unit}/s, first over second, with its interval. "
                 f"{CORRECTED}",
-                folded=f"All pairs of synchronous settings on the same transport ({len(pairs)})",
+                folded="All pairs of synchronous settings at the most workers, on the same "
+                f"transport ({len(pairs)})",
             ),
             TextTable(
                 rows=apart,
@@ -169,7 +168,8 @@ def _breakdown(report: CaseReport) -> PagePart:
                 title="Steps",
                 caption="Means over steps, workers and launches: compute, exposed communication "
                 "and input wait add up to the step. Exposed communication is the rest of a step, "
-                "so updates and dispatch are in it; where nothing is sent, it is left out.",
+                "so updates and dispatch are in it. Where nothing is sent, that rest is left out, "
+                "and the others add up to less.",
                 wraps={"steps of launches": "long"},
             ),
             TextTable(rows=report_table(case, "bounds"), title="Bounds by the links"),

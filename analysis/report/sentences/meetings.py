@@ -213,8 +213,6 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
         opening = f"Of {among}, {named} is the fastest with {measured}"
-    elif finding(table, contending):
-        opening = f"Of {among}, {named} leads as far as it is decided, with {measured}"
     else:
         opening = f"Which of {among} is fastest is not decided. {capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
@@ -233,7 +231,10 @@ def _against(row: Comparison, *, is_default: bool) -> str:
     named = f"{label}, the default" if is_default else label
     launches, middle = launches_text(decision), f"{named}," if is_default else label
     if decision.outcome is Outcome.TOO_FEW:
-        return f"three launches of each would tell whether it is faster than {named}"
+        return (
+            f"no verdict whether it is faster than {named}: it takes three launches of each that "
+            f"end well, and {_made_text(decision)}"
+        )
     if decision.outcome is Outcome.NO_VERDICT:
         return f"no verdict whether it is faster than {named}: {decision.doubt}"
     factor = factor_text(decision)

@@ -72,8 +72,9 @@ class Verdict:
         headline: where plain TensorFlow is decided to be faster, that; then the main comparison; of
             one side alone, which setting leads; or why there is no comparison; what sparse
             gradients cost; and what is not done as the user's own model asks for.
-        otherwise: the same sides at equal workers and at equal cost, where that is another
-            comparison; of one side alone, the fastest asynchronous setting.
+        otherwise: that there is no verdict at more workers; the same sides at equal workers and at
+            equal cost, where that is another comparison; of one side alone, the fastest
+            asynchronous setting.
         stock: the suite against plain TensorFlow, where both train alike and the headline does
             not begin with it.
         reason: where the difference of the main comparison comes from, and what to change; empty
@@ -103,7 +104,7 @@ def verdict(case: Case) -> Verdict:
         *steadiness_lines(case.launches),
         *humps_lines(case.launches),
         *drift_lines(case, shown=False),
-        *([*_doubts(main), *_interval_lines(main)] if main else ()),
+        *(_interval_lines(main) if main else ()),
         *map(meeting_sentence, table.of(Kind.ALIKE)),
         *_transports_apart(table),
         *_asynchronous(case, table),
@@ -216,6 +217,7 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
             yield f"Apart, since it is not the same training: {said}"
         return
     yield from basis_lines(main)
+    yield from _doubts(main)
     for row in comparisons(case).of(Kind.WORKERS, Kind.COST):
         yield f"{basis_text(row)}: {meeting_sentence(row)}"
 
@@ -267,9 +269,7 @@ def _interval_lines(main: Comparison) -> list[str]:
     """What the interval is of, where it is not that of the two settings that are named."""
     if main.decision.low is None or all(side.is_decided for side in main.sides):
         return []
-    return [
-        "The interval of the headline is that of the best setting of each side, whichever it is."
-    ]
+    return ["The interval of the headline is that of each side's best setting, whichever that is."]
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

@@ -250,8 +250,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Some speed-ups count only launches that have one of the base in the same turn: "
-        f"{', '.join(told)}."
+        "Some speed-ups leave out launches, of a point or of its base, that have no partner in the "
+        f"same turn. They rest on {', '.join(told)}."
     ]
 
 

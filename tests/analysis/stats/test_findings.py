@@ -63,7 +63,7 @@ def all_reduce(factor: float) -> list[RunRecord]:
 def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrategy]) -> None:
     case, name = case_of(swept(strategy)), strategy.kind
     told = verdict(case).headline
-    assert f", {name}, partitioned, 2 ps leads as far as it is decided, with " in told
+    assert f" is fastest is not decided. {name}, partitioned, 2 ps made " in told
     assert f"faster than {name}, round_robin, 1 ps, 3 launches each; whether it is faster" in told
     assert "than 3 others is not decided. The mean rate of" in told
     assert f"The mean rate of {name}, partitioned, 4 ps is 792.5 [" in told

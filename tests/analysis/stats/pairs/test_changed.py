@@ -240,7 +240,7 @@ def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> 
     assert page.count(">1.50 [1.50, 1.50]</td>") == len(WIRES)
     assert "Pairs are without the settings" in page
     # Of the defaults alone: ps_sync against all-reduce.
-    assert "All pairs of synchronous settings on the same transport (1)" in page
+    assert "synchronous settings at the most workers, on the same transport (1)" in page
 
 
 def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path: Path) -> None:
