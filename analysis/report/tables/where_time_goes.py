@@ -68,16 +68,16 @@ PARTS_NOTE = (
     "asked for; where neither is known, compute is not divided. Waiting for others ends when the "
     "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
     "which cannot be told apart without traced steps; where nothing is sent, the update is known. "
-    "Hidden communication, which runs beside compute, is no part of the step: at least what the "
-    "busiest link needs beyond all parts but compute. Processor time is that of one task in a step "
-    "of all workers, from samples."
+    "Hidden communication, which runs beside compute, is no part of the step: at least the time "
+    "that the busiest link needs, less all parts but compute. Processor time is that of one task "
+    "in a step of all workers, from samples."
 )
 
 POP_NOTE = (
     "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
     "balance x communication efficiency, and that is serialisation x transfer. Asynchronous "
     "workers never meet, so nothing but input makes their serialisation less than 1. Per machine "
-    "paid for: hosts of servers count as the workers that they have room for. Computation "
+    "paid for: a host of servers counts as idle workers, as many as it has room for. Computation "
     "scaling: useful seconds of an example in strategy single over those here."
 )
 
