@@ -37,7 +37,7 @@ from analysis.report.sentences.meetings import (
 )
 from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
-from analysis.stats.decision import Outcome
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
 from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.pairs.setting_pairs import Ladder, ladders
@@ -266,10 +266,20 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 
 
 def _interval_lines(main: Comparison) -> list[str]:
-    """What the interval is of, where it is not that of the two settings that are named."""
-    if main.decision.low is None or all(side.is_decided for side in main.sides):
+    """Of the headline the level of its test, and what its interval is of, where that is unusual."""
+    if main.decision.low is None:
         return []
-    return ["The interval of the headline is that of each side's best setting, whichever that is."]
+    told = []
+    if main.case.may_stop_early:
+        told.append(
+            "The sweep was to end once the headline is known well enough, so that is tested at "
+            f"{EARLY_STOPPING_LEVEL:.0%} instead of {LEVEL:.0%}."
+        )
+    if not all(side.is_decided for side in main.sides):
+        told.append(
+            "The interval of the headline is that of each side's best setting, whichever that is."
+        )
+    return told
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

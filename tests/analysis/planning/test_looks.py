@@ -11,6 +11,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
 from analysis.planning.looks import look_at
+from analysis.report.sentences.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING, write_json
@@ -37,6 +38,8 @@ def told(folder: Path) -> float:
     )
     main = comparisons(case).main
     assert main is not None
+    levels = [line for line in verdict(case).details if "is tested at 3% instead of 5%" in line]
+    assert len(levels) == case.may_stop_early
     decision = main.decision
     assert decision.low is not None
     assert decision.high is not None
