@@ -231,10 +231,10 @@ KINDS = (
         name="explanation",
         title="Why one setting is faster than another",
         caption="Each bar is a pair that differs by the rule of decision. To the right of 0: "
-        "milliseconds of a mean step that a part takes more at the setting that is named first, "
-        "the slower one. To the left: those that it takes less. The parts add up to the difference "
-        "(diamond). Where the global batches differ, the slower setting's step is scaled to the "
-        "same number of examples. Intervals are in the table.",
+        "milliseconds of a mean step that a part takes more at the setting that is named first. To "
+        "the left: those that it takes less. The parts add up to the difference (diamond). Where "
+        "the global batches differ, the step of the first setting is scaled to the same number of "
+        "examples. Intervals are in the table.",
         plot=plot_explanation,
         data=explanation_data,
         page="explanation",

@@ -56,9 +56,9 @@ _STRETCHED = f", or up to {MOST_STRETCH:g} times that (no link is used perfectly
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
     Cause.COMPUTE: "how long the fastest worker computes, at most as long as alone",
-    Cause.SLOWED: "how much longer than alone the fastest worker computes",
+    Cause.SLOWED: "how much longer the fastest worker computes than alone",
     Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
-    Cause.WORKER: "how much longer than the fastest worker one always computes",
+    Cause.WORKER: "how much longer one worker always computes than the fastest one",
     Cause.IN_TURN: "how long workers wait for each other because now one, now another is slower",
     Cause.HOT_SERVER: f"{_SAVED} all servers held equally many bytes{_STRETCHED}",
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",

@@ -161,7 +161,7 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     )
     yield Doubt(
         reason=f"{most} of {made} attempts of {sound.setting.label} ended well, but "
-        f"{few or 'none'} of {attempts} of {failing.setting.label}{_chosen(few)}"
+        f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}{_chosen(few)}"
     )
 
 

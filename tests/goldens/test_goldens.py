@@ -90,7 +90,6 @@ def page_text(html: str) -> str:
 
 def rounded(text: str) -> str:
     """Without the digits in which processors of another kind add up otherwise."""
-    text = re.sub(r"(?<=\| )-?0\.00 \[[^]]*\]", "-", text)
     return re.sub(r"\d+\.\d{9,}(e[+-]\d+)?", lambda found: f"{float(found[0]):.12g}", text)
 
 

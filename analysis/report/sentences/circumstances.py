@@ -123,7 +123,7 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
         _load_text([getattr(record, name) or 0.0 for record in records], whoever)
         for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load"))
     ]
-    if told := " and ".join(filter(None, by_whom)):
+    if told := " and to ".join(filter(None, by_whom)):
         lines.append(
             f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure "
             "again in another RESULTS folder when nothing else runs."

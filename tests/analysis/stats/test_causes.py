@@ -157,8 +157,9 @@ def test_links_are_held_against_those_of_the_other_side() -> None:
 
 
 def test_a_link_that_is_as_slow_for_both_makes_no_difference() -> None:
-    slow_link = {"slow_link_s": 0.018, "network_s": 0.018}
-    found = difference(launches(exchange_s=0.02, **slow_link), launches(**slow_link), None)
+    both = launches(slow_link_s=0.018, network_s=0.018)
+    slower = launches(exchange_s=0.02, slow_link_s=0.018, network_s=0.018)
+    found = difference(slower, both, None)
     assert [part.cause for part in found.parts] == [Cause.EXCHANGE]
     assert found.parts[0].seconds.mean == pytest.approx(0.02, rel=0.2)
 
