@@ -52,7 +52,7 @@ def hosts(
     goal = goal_here(python, wheelhouse)
     failed = _work(described, goal, _made(results / "hosts"))
     if failed:
-        echo(f"{failed} of {len(described)} hosts failed; mend what is told above. {AGAIN}")
+        echo(f"{failed} of {len(described)} hosts failed; mend the faults above. {AGAIN}")
         return 1
     echo(f"{len(described)} of {len(described)} hosts are ready. Next, look for trouble:")
     echo(f'make doctor LAUNCHER=ssh ARGS="--host-file {host_file}"')

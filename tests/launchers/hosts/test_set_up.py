@@ -354,7 +354,7 @@ def test_the_command_tells_of_every_host_and_what_is_next(
     assert sorted(done.stdout.splitlines()) == [
         f"    log: {log}",
         f"    | {trouble}",
-        "1 of 2 hosts failed; mend what is told above. The same command does only what is missing.",
+        "1 of 2 hosts failed; mend the faults above. The same command does only what is missing.",
         "dead: FAILED. dead cannot be reached: see that 'ssh dead' works by hand (last heard: "
         f"{trouble}).",
         "n9: ready, checkout copied, environment set up",
