@@ -3,7 +3,8 @@
 Decides that a pipe, a device or a socket in the place of a file is refused, and how temporary
 folders are called: the process, its machine and its view of processes are in their names, so that
 whoever starts next on the same machine can tell those of dead processes, and leaves everybody
-else's alone.
+else's alone.  A launcher also makes folders on hosts where it does not run: copies of Python's
+packages, which are used there as long as processes have them in their environment.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ def open_regular(path: Path) -> BinaryIO:
 
 PREFIX = "ps-allreduce-"
 
+#: Stands after the prefix in the name of a copy of packages.
+COPY = "packages-"
+
 #: Process, start of the machine, name space of processes, host; mkdtemp adds the last part.
-NAME = re.compile(PREFIX + r"(\d+)-([0-9a-f]{8}-\d+)-(.+)-[^-]+")
+NAME = re.compile(PREFIX + rf"({COPY})?(\d+)-([0-9a-f]{{8}}-\d+)-(.+)-[^-]+")
 
 
-def scratch_prefix() -> str:
+def scratch_prefix(kind: str = "") -> str:
     """The beginning of the names of this process's temporary folders."""
-    return f"{PREFIX}{os.getpid()}-{_processes()}-{socket.gethostname()}-"
+    return f"{PREFIX}{kind}{os.getpid()}-{_processes()}-{socket.gethostname()}-"
 
 
 def _processes() -> str:
@@ -84,20 +88,31 @@ def remove_left_overs(folder: Path) -> None:
         with suppress(OSError):
             found = path.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if ours and _is_of_the_dead(path.name):
+            if ours and _is_of_the_dead(path):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _is_of_the_dead(name: str) -> bool:
-    """The process of this machine that made such a folder is gone, if the machine tells."""
-    parts = NAME.fullmatch(name)
+def _is_of_the_dead(path: Path) -> bool:
+    """The process that made such a folder is gone, if this machine tells."""
+    parts = NAME.fullmatch(path.name)
     if parts is None:
         return False
-    owner, processes, host = parts.groups()
+    copy, owner, processes, host = parts.groups()
     if processes == _processes():
         return _has_ended(owner)
-    started_again = processes.split("-")[0] != _processes().split("-")[0]
-    return started_again and host == socket.gethostname()
+    if processes.split("-")[0] == _processes().split("-")[0]:
+        return False  # of another container here
+    started_again = host == socket.gethostname()
+    return started_again or (copy is not None and not _is_in_an_environment(path))
+
+
+def _is_in_an_environment(path: Path) -> bool:
+    """A process of this user here was started with the path in a variable, such as PYTHONPATH."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # of somebody else, or gone
+            if os.fsencode(path) in environment.read_bytes():
+                return True
+    return False
 
 
 def _has_ended(pid: str) -> bool:

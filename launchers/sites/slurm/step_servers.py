@@ -3,8 +3,8 @@
 Decides that a step brings up all its servers or none, that all of them end with it, and that kept
 servers serve until they are lost or silent: then their hosts, and no others, get new ones.  Decides
 that everything is said explicitly to `srun`, since what it takes from a job's options differs
-between versions of Slurm; and where the copy of Python's packages is kept on a node, and that it
-goes when the job's work is over.
+between versions of Slurm; and that the copy of Python's packages is one more temporary folder of
+a node, which goes when the job's work is over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from launchers.sites.slurm.hostlist import render_hostlist
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.scratch import COPY, scratch_folder, scratch_prefix
 from ps_allreduce.tf_texts import CHATTER
 
 #: Packing and sending some 2 GB to many nodes.
@@ -107,10 +107,10 @@ def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class NodeCopy:
-    """The packages of one folder, on every node's own disk below `/tmp`.
+    """The packages of one folder, among the temporary files of every node.
 
     Many nodes that import TensorFlow from one shared file system read the same thousands of files
-    at the same time.
+    at the same time.  A copy that a killed launcher left is removed there as all left-overs are.
 
     Args:
         packages: the folder that Python imports from.
@@ -120,8 +120,9 @@ class NodeCopy:
         self._hosts = hosts
         self._packages = packages
         # Nobody can guess the name and put packages of his own there first.
-        self.folder = Path(f"/tmp/ps-allreduce-packages-{secrets.token_hex(8)}")
-        self._archive = self.folder.with_suffix(".tar")
+        name = f"{scratch_prefix(COPY)}{secrets.token_hex(8)}"
+        self.folder = Path(tempfile.gettempdir(), name)
+        self._archive = self.folder / "packages.tar"
 
     def spread(self) -> None:
         """Pack, send and unpack; whatever goes wrong, nothing stays.
@@ -130,8 +131,8 @@ class NodeCopy:
             LaunchError: Slurm cannot send it, or a node has no room.
         """
         try:
-            self._send()
             self._on_every_node("mkdir", "-m", "700", str(self.folder))
+            self._send()
             self._on_every_node("tar", "-xf", str(self._archive), "-C", str(self.folder))
         except BaseException:
             self.remove()
@@ -146,8 +147,8 @@ class NodeCopy:
             _expect(sent, "sbcast")
 
     def remove(self) -> None:
-        """Remove the copy; a node that does not answer keeps it, as its /tmp is cleaned anyway."""
-        self._run(REMOVE_S, "rm", "-rf", str(self.folder), str(self._archive))
+        """Remove the copy; on a node that does not answer it is a left-over."""
+        self._run(REMOVE_S, "rm", "-rf", str(self.folder))
 
     def _on_every_node(self, *command: str) -> None:
         _expect(self._run(SPREAD_S, *command), command[0])

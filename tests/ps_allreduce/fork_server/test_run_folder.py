@@ -201,6 +201,19 @@ def test_what_dead_processes_of_this_host_left_is_removed_and_nothing_else(tmp_p
     assert [path for path in others if not path.exists()] == []
 
 
+def test_a_copy_of_packages_stays_as_long_as_processes_here_import_from_it(tmp_path: Path) -> None:
+    left = left_over(tmp_path, f"packages-{os.getpid()}", "another-host", f"00000000-{SPACE}")
+    own = left_over(tmp_path, f"packages-{os.getpid()}")
+    environment = {"PYTHONPATH": f"{left}:/elsewhere"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as importing:
+        remove_left_overs(tmp_path)
+        assert left.exists()
+        importing.kill()
+    remove_left_overs(tmp_path)
+    assert not left.exists()
+    assert own.exists()
+
+
 def test_a_link_in_the_place_of_a_left_over_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     link = tmp_path / left_over(tmp_path, NO_PROCESS).name.replace("abc", "link")

@@ -1,8 +1,8 @@
 """An `srun` that starts fork servers with made-up jobs here, one for each host of the step.
 
-It stays as long as one of them runs, and kills them when it is asked to end.  Below the folder
-FAKE_SRUN it notes its words in `asked`, a line each, and fails if a host of the step is in `down`.
-Its hosts have the program whose digest is in `program`.
+It stays as long as one of them runs, and kills them when it is asked to end.  Any other command
+runs here once.  Below the folder FAKE_SRUN it notes its words in `asked`, a line each, and fails if
+a host of the step is in `down`.  Its hosts have the program whose digest is in `program`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def main() -> int:
     if down in parse_hostlist(nodes):
         print(f"srun: error: {down} is down", file=sys.stderr)
         return 1
+    if "--connect" not in sys.argv:
+        return subprocess.call(sys.argv[sys.argv.index("--job-name=ps_allreduce") + 1 :])
     servers = [start(host, sys.argv[-1]) for host in parse_hostlist(nodes)]
 
     def end(*_: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from launchers.sites.slurm import step_servers
 from launchers.sites.slurm.slurm_site import SlurmSite
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.strategies import Single
+from ps_allreduce.scratch import remove_left_overs
 from tests.fakes import make_experiment
 from tests.talk import assert_gone
 
@@ -28,12 +30,13 @@ Make = Callable[..., SlurmSite]
 
 @pytest.fixture(autouse=True)
 def fake_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / "srun"
-    program.parent.mkdir()
-    words = shlex.join([sys.executable, "-m", "tests.launchers.sites.slurm.fake_srun"])
-    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    srun = shlex.join([sys.executable, "-m", "tests.launchers.sites.slurm.fake_srun"])
+    for name, words in {"srun": srun, "sbcast": "cp"}.items():
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_SRUN", str(tmp_path))
     monkeypatch.setattr(client_module, "SILENT_S", 0.3)
     monkeypatch.setattr(step_servers, "STEP_END_S", 0.5)
@@ -160,3 +163,30 @@ def test_each_component_of_a_heterogeneous_job_has_steps_of_its_own(
     assert groups == {"n10": "--het-group=0", "n9": "--het-group=1"}
     site.__exit__()
     assert_gone(first.values())
+
+
+#: A launcher that is killed as soon as its packages are where its fork servers will look.
+KILLED = """
+import os, pathlib, signal, sys
+from launchers.sites.slurm.step_servers import NodeCopy
+copy = NodeCopy(["n9"], pathlib.Path(sys.argv[1]))
+copy.spread()
+print((copy.folder / "module.py").read_text(), end="", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_packages_that_a_killed_launcher_copied_to_a_node_are_a_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, temporary = tmp_path / "packages", tmp_path / "temporary"
+    packages.mkdir()
+    temporary.mkdir()
+    (packages / "module.py").write_text("VALUE = 7\n")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    words = [sys.executable, "-c", KILLED, str(packages)]
+    done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("VALUE = 7\n", -signal.SIGKILL), done.stderr
+    assert len(list(temporary.iterdir())) == 1
+    remove_left_overs(temporary)
+    assert list(temporary.iterdir()) == []
