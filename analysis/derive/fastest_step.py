@@ -43,13 +43,10 @@ import numpy.typing as npt
 from ps_allreduce import bounds
 from ps_allreduce.bounds import Flow, Rates, demands, link_bytes, network_time_s, step_bound_s
 from ps_allreduce.cluster import TaskId, TaskType
-from ps_allreduce.record.records import LinkRecord, RunRecord
+from ps_allreduce.record.records import SLOW_SHARE, LinkRecord, RunRecord
 
 #: Of a run that did not get so far, its bound is that of so many steps.
 UNMEASURED_STEPS = 1000
-
-#: A link with less than this share of what both its hosts carry elsewhere is slow.
-SLOW_SHARE = 0.8
 
 #: Of sums of shares of a second.
 _ROUNDING = 1e-9

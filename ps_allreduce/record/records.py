@@ -40,6 +40,9 @@ BUSY_LIMIT = 0.9
 #: Share of a host's processor time that others may use in a window before readers are warned.
 FOREIGN_LIMIT = 0.05
 
+#: A host or a link with less than this share of what others reach is slow.
+SLOW_SHARE = 0.8
+
 #: Load average per processor above which a run's start is called busy where what others used while
 #: it was measured is not known.  A run of its own leaves about one.
 BUSY_LOAD = 2.0

@@ -10,10 +10,7 @@ from statistics import median
 
 from launchers.doctor.check_findings import Finding, SiteFacts, failure, ok, some, warning
 from ps_allreduce.record.hosts import LOST_LIMIT
-from ps_allreduce.record.records import LinkRecord
-
-#: Less than this share of what the others reach is slow.
-SHARE = 0.8
+from ps_allreduce.record.records import SLOW_SHARE, LinkRecord
 
 LEAVE_OUT = (
     "a synchronous step waits for the slowest: leave the host out, or have somebody look at it"
@@ -58,7 +55,7 @@ def links(facts: SiteFacts) -> Iterator[Finding]:
     if pairs:
         named = some(f"{link.source} to {link.target} {_render(link.bits_per_s)}" for link in pairs)
         yield warning(
-            f"{len(pairs)} of {len(others)} links below {SHARE:g} of their median: {named}",
+            f"{len(pairs)} of {len(others)} links below {SLOW_SHARE:g} of their median: {named}",
             "what lies between these hosts is slow or in use; ask for hosts below one switch",
         )
     if not facts.links_trouble and not slow and not pairs:
@@ -94,14 +91,14 @@ def _render(bits_per_s: float) -> str:
 
 
 def slower_than_others(rates: Mapping[str, float]) -> tuple[str, ...]:
-    """The names whose rate is below `SHARE` of the median of the others.
+    """The names whose rate is below `SLOW_SHARE` of the median of the others.
 
     A slow one neither hides itself nor makes others look slow, however slow it is.
     """
     if len(rates) < 2:
         return ()
     others = {name: [rate for other, rate in rates.items() if other != name] for name in rates}
-    return tuple(name for name, rate in rates.items() if rate < SHARE * median(others[name]))
+    return tuple(name for name, rate in rates.items() if rate < SLOW_SHARE * median(others[name]))
 
 
 def best_rates(links: Iterable[LinkRecord]) -> tuple[dict[str, float], dict[str, float]]:
@@ -124,11 +121,11 @@ def hosts_with_slow_links(links: Sequence[LinkRecord]) -> tuple[str, ...]:
 
 
 def slow_links(links: Sequence[LinkRecord]) -> tuple[LinkRecord, ...]:
-    """Links below `SHARE` of the median link."""
+    """Links below `SLOW_SHARE` of the median link."""
     if not links:
         return ()
     typical = median(link.bits_per_s for link in links)
-    return tuple(link for link in links if link.bits_per_s < SHARE * typical)
+    return tuple(link for link in links if link.bits_per_s < SLOW_SHARE * typical)
 
 
 def congestion(facts: SiteFacts) -> Iterator[Finding]:
