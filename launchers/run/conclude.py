@@ -33,7 +33,6 @@ from ps_allreduce.record.evaluation_timings import (
     EvaluationTimes,
     LearningCurve,
     evaluation_times,
-    joined,
     learned,
 )
 from ps_allreduce.record.files import load_evaluation, load_raw, read_json
@@ -203,7 +202,7 @@ def merge_results(
     offsets = [offset_of(TaskId(TaskType.WORKER, i)) for i in range(experiment.num_workers)]
     steps, events = _timings(results.values(), offsets)
     phases = _phases(drivers, launched_at, ended_at)
-    evaluated = joined(
+    evaluated = concatenate(
         [load_evaluation(Path(f"{path}.npz")).shifted(offsets) for path in results.values()]
     )
     curve: LearningCurve | None = None

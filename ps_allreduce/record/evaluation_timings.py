@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.strategies import AsynchronousServers
-from ps_allreduce.record.step_table import Floats, Integers, StepTable
+from ps_allreduce.record.step_table import Floats, Integers, StepTable, TimingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationTable:
+class EvaluationTable(TimingTable):
     """Every batch that was evaluated, in no particular order; n rows.
 
     Attributes:
@@ -45,11 +45,6 @@ class EvaluationTable:
     begin: Floats
     input: Floats
     end: Floats
-
-    def __post_init__(self) -> None:
-        lengths = {len(getattr(self, each.name)) for each in fields(self)}
-        if len(lengths) > 1:
-            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
 
     def __len__(self) -> int:
         return len(self.worker)
@@ -76,10 +71,7 @@ class EvaluationTable:
 
     def of(self, number: int) -> EvaluationTable:
         """The rows of one evaluation."""
-        own = self.number == number
-        return EvaluationTable(
-            **{each.name: getattr(self, each.name)[own] for each in fields(self)}
-        )
+        return self.select(self.number == number)
 
     def means(self) -> tuple[float, float, float]:
         """Loss, accuracy and norm of the gradient over all batches."""
@@ -95,12 +87,6 @@ class EvaluationTable:
         return replace(
             self, begin=self.begin - ahead, input=self.input - ahead, end=self.end - ahead
         )
-
-
-def joined(tables: Sequence[EvaluationTable]) -> EvaluationTable:
-    """One table with the rows of several."""
-    names = [each.name for each in fields(EvaluationTable)]
-    return EvaluationTable(**{n: np.concatenate([getattr(t, n) for t in tables]) for n in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

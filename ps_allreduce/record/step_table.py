@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,32 @@ class EventKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepTable:
+class TimingTable:
+    """Columns of equal length."""
+
+    def __post_init__(self) -> None:
+        lengths = {each.name: len(getattr(self, each.name)) for each in fields(self)}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+            raise ValueError(f"columns of different lengths: {told}")
+
+    def select(self, rows: npt.NDArray[Any]) -> Self:
+        """The rows named by a boolean mask or an index array."""
+        return replace(self, **{each.name: getattr(self, each.name)[rows] for each in fields(self)})
+
+
+TableT = TypeVar("TableT", bound=TimingTable)
+
+
+def concatenate(tables: Sequence[TableT]) -> TableT:
+    """One table with the rows of several; steps are of equal accumulation and groups."""
+    names = [f.name for f in fields(tables[0])]
+    columns = {n: np.concatenate([getattr(t, n) for t in tables]) for n in names}
+    return replace(tables[0], **columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTable(TimingTable):
     """Every step of every worker, in no particular order; n rows.
 
     Attributes:
@@ -64,15 +89,8 @@ class StepTable:
     batches: Floats
     releases: Floats
 
-    def __post_init__(self) -> None:
-        _check_lengths(self)
-
     def __len__(self) -> int:
         return len(self.worker)
-
-    def select(self, rows: npt.NDArray[Any]) -> StepTable:
-        """The rows named by a boolean mask or an index array."""
-        return StepTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def of_worker(self, worker: int) -> StepTable:
         """One worker's steps, by step number."""
@@ -96,7 +114,7 @@ class StepTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventTable:
+class EventTable(TimingTable):
     """Moments of everything that is sent in the traced steps; m rows.
 
     Attributes:
@@ -110,12 +128,6 @@ class EventTable:
     kind: Integers
     tensor: Integers
     time: Floats
-
-    def __post_init__(self) -> None:
-        _check_lengths(self)
-
-
-TableT = TypeVar("TableT", StepTable, EventTable)
 
 
 def shift_clocks(
@@ -138,20 +150,6 @@ def first_seen(start: Floats, later: Floats) -> Floats:
         later: all other moments; not a number where nobody sees into a step [n, m].
     """
     return np.asarray(np.fmin(start, np.fmin.reduce(later, axis=1)))
-
-
-def concatenate(tables: Sequence[TableT]) -> TableT:
-    """One table with the rows of several; steps are of equal accumulation and groups."""
-    names = [f.name for f in fields(tables[0])]
-    columns = {n: np.concatenate([getattr(t, n) for t in tables]) for n in names}
-    return replace(tables[0], **columns)
-
-
-def _check_lengths(table: StepTable | EventTable) -> None:
-    lengths = {each.name: len(getattr(table, each.name)) for each in fields(table)}
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{length} of {name}" for name, length in lengths.items())
-        raise ValueError(f"columns of different lengths: {told}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

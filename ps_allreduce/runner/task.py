@@ -33,7 +33,7 @@ from ps_allreduce.point.measurement import (
     Measurement,
     RecordingComparison,
 )
-from ps_allreduce.record.evaluation_timings import EvaluationTable, joined
+from ps_allreduce.record.evaluation_timings import EvaluationTable
 from ps_allreduce.record.files import save_raw
 from ps_allreduce.record.records import RecordingTimes
 from ps_allreduce.record.step_table import EventTable, Phase, StepTable, concatenate
@@ -92,13 +92,7 @@ def drive(
 ) -> None:
     """Train, measure, and write raw timings and the result."""
     clock_start = _clock_pair()
-    backend = make_backend(task)
-    backend.connect()
-    report("connected")
-    connected_at = time.time()
-    backend.prepare(Path(request.data_dir))
-    report("built")
-    built_at = time.time()
+    backend, connected_at, built_at = _prepared(request, task, report)
     checksums_before = tuple(backend.weight_checksums())
     initial = None if request.weights is None else backend.read_weights()
     timed, starts = _measure(backend, task.experiment, measurement, report)
@@ -132,12 +126,23 @@ def drive(
     _leave(result, request, report)
 
 
+def _prepared(request: StartTask, task: Task, report: Report) -> tuple[Backend, float, float]:
+    """A backend that can make steps, when it was connected, and when its model was built."""
+    backend = make_backend(task)
+    backend.connect()
+    report("connected")
+    connected_at = time.time()
+    backend.prepare(Path(request.data_dir))
+    report("built")
+    return backend, connected_at, time.time()
+
+
 def _save_timings(path: Path, experiment: Experiment, timed: TimedSteps[Rows]) -> None:
     steps, events = _unpacked(experiment, timed.stretches)
     evaluated = [
         EvaluationTable.of_rows(rows, number) for number, rows in enumerate(timed.evaluated)
     ]
-    save_raw(path, steps, events, joined([EvaluationTable.empty(), *evaluated]))
+    save_raw(path, steps, events, concatenate([EvaluationTable.empty(), *evaluated]))
 
 
 def _traces(measurement: Measurement | Learning) -> bool:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from experiments.cli.requests import EvaluationRequest
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Measurement
-from ps_allreduce.record.evaluation_timings import EvaluationTable, evaluation_times, joined
+from ps_allreduce.record.evaluation_timings import EvaluationTable, evaluation_times
 from ps_allreduce.record.files import load_evaluation, save_raw
-from ps_allreduce.record.step_table import Phase
+from ps_allreduce.record.step_table import Phase, concatenate
 from tests.fakes import make_steps, no_events
 
 STEPS = make_steps(0, [1.0], [Phase.FIRST])
@@ -72,7 +72,7 @@ def test_an_evaluation_without_batches_or_with_an_infinite_loss_has_no_figures()
 
 def test_raw_timings_keep_what_was_evaluated(tmp_path: Path) -> None:
     path = tmp_path / "0-0.npz"
-    save_raw(path, STEPS, no_events(), joined([table(), EvaluationTable.empty()]))
+    save_raw(path, STEPS, no_events(), concatenate([table(), EvaluationTable.empty()]))
     kept = load_evaluation(path)
     assert kept.end.tolist() == table().end.tolist()
     save_raw(path, STEPS, no_events())

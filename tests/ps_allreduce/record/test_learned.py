@@ -13,7 +13,6 @@ from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from ps_allreduce.record.evaluation_timings import (
     EvaluationTable,
-    joined,
     learned,
     reached,
     staleness_of,
@@ -43,7 +42,7 @@ def steps_at(*ends: list[float]) -> StepTable:
 
 def evaluations(*rows: tuple[float, float, float]) -> EvaluationTable:
     """Loss, begin and end of each."""
-    return joined(
+    return concatenate(
         [
             EvaluationTable.of_rows(
                 np.asarray([(0, loss, 1 - loss, 2 * loss, begin, begin, end)]), number
