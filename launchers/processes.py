@@ -7,7 +7,6 @@ of its own, and that it is ended by its process group.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import HostFault
+from ps_allreduce.process import kill_group
 from ps_allreduce.record.provenance import ROOT
 
 FORK_SERVER_MODULE = ("-m", "ps_allreduce.fork_server.server")
@@ -179,12 +179,6 @@ def start_in_background(
         HostFault: the program cannot be started.
     """
     return BackgroundProcess(_start(words, log, environment))
-
-
-def kill_group(pid: int) -> None:
-    """Kill the process group that a process started by us leads; none is fine."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)

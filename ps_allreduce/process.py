@@ -19,6 +19,7 @@ import signal
 import sys
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 #: Names of output in errors, by the attribute of `sys`.
@@ -82,6 +83,12 @@ _PR_SET_PDEATHSIG = 1
 def signal_when_parent_ends(number: signal.Signals) -> None:
     """Have the kernel send this process a signal when the thread that started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def kill_group(pid: int) -> None:
+    """Kill the process group that a child of this process leads; none is fine."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def end_as_interrupted() -> None:

@@ -42,12 +42,6 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_group(pid: int) -> None:
-    """Kill the processes in the group that a child of this process leads; none is fine."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-
-
 def reap_orphans(own: Container[int]) -> None:
     """Take leave of orphans that have ended by themselves; `own` children are left alone."""
     with suppress(ChildProcessError):

@@ -44,7 +44,6 @@ from ps_allreduce.fork_server.child import (
 )
 from ps_allreduce.fork_server.guard import (
     adopt_orphans,
-    end_group,
     end_orphans,
     go_on_guarded,
     reap_orphans,
@@ -55,7 +54,7 @@ from ps_allreduce.fork_server.run_folder import RunFolder
 from ps_allreduce.inspection.facts import look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
 from ps_allreduce.inspection.other_processes import OtherProcesses
-from ps_allreduce.process import handle_ending
+from ps_allreduce.process import handle_ending, kill_group
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder
 
@@ -206,7 +205,7 @@ class ForkServer:
     def _reap(self, selector: selectors.BaseSelector) -> None:
         for child in list(self.children.values()):
             if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                end_group(child.pid)  # as long as its number cannot be another's
+                kill_group(child.pid)  # as long as its number cannot be another's
             pid, status, usage = os.wait4(child.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
                 continue

@@ -51,9 +51,9 @@ from pathlib import Path
 
 import pytest
 
-from launchers.processes import kill_group
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.process import kill_group
 from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.slurm_cluster import (
