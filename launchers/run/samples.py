@@ -127,7 +127,7 @@ def with_tcp(
 
 
 def _sent_around(window: tuple[float, float], looks: Sequence[Sample]) -> TcpCounters | None:
-    """None if there is no look on one side of the window."""
+    """None if there is no look before the window, or none after it."""
     before = [look.tcp for look in looks if look.time <= window[0]][-1:]
     after = [look.tcp for look in looks if look.time >= window[1]][:1]
     match [*before, *after]:

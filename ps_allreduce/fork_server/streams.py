@@ -140,7 +140,7 @@ def _silence_explained() -> Iterator[None]:
 def _exactly_one(connection: socket.socket) -> bytes:
     byte = connection.recv(1)
     if not byte:
-        raise ConnectionError("the other side hung up")
+        raise ConnectionError("the other end hung up")
     return byte
 
 

@@ -166,7 +166,7 @@ def _take_burst(connection: socket.socket) -> None:
     while left:
         count = len(connection.recv(min(left, CHUNK)))
         if not count:
-            raise ConnectionError("the other side hung up")
+            raise ConnectionError("the other end hung up")
         left -= count
 
 

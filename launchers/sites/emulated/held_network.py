@@ -1,4 +1,4 @@
-"""The launcher's side of an emulated network: start the process that keeps one, and end it.
+"""The launcher's end of an emulated network: start the process that keeps one, and end it.
 
 Decides how hosts may be named, what both say to each other (one JSON line each), which words make
 and enter namespaces, and what to do where these are refused.  It needs no netlink: how a network is

@@ -144,7 +144,7 @@ def test_what_else_is_forked_is_not_the_runs_business() -> None:
         WORKERS,
         Started(name="SendStream", pid=7),
         StreamReceived(name="ReceiveStream", num_bytes=1, ns=1),
-        failed("ReceiveStream", "the other side hung up"),
+        failed("ReceiveStream", "the other end hung up"),
         exited("SendStream", -9),
     )
     assert (run.has_failed, run.stage, run.alive) == (False, "starting", set())

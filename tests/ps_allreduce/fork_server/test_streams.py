@@ -167,7 +167,7 @@ def test_a_sender_that_hangs_up_early_is_told(monkeypatch: pytest.MonkeyPatch) -
     port = ear.expect(Listening).port
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(TOKEN.encode())
-    assert "the other side hung up" in str(raised.get(timeout=PATIENCE_S))
+    assert "the other end hung up" in str(raised.get(timeout=PATIENCE_S))
     receiver.join(PATIENCE_S)
 
 
