@@ -52,7 +52,6 @@ MEASURED_PROGRAM = (
 
 #: The words that both ends of the line speak, and the judgement of a run: no TensorFlow in them.
 SHARED = (
-    "ps_allreduce.fork_server.file_messages",
     "ps_allreduce.fork_server.messages",
     "ps_allreduce.inspection.model_facts",
     "ps_allreduce.inspection.questions",

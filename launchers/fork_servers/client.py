@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
-from ps_allreduce.fork_server.messages import AskTime, Leaving, Ready, TimeTold
+from ps_allreduce.fork_server.messages import AskTime, FileRead, Leaving, ReadFile, Ready, TimeTold
 from ps_allreduce.model_files import PIECE_BYTES
 from ps_allreduce.record.provenance import PROGRAM, ROOT, program_digest
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from launchers.fork_servers.client import SILENT_S, ForkServerClient, readable
 from ps_allreduce.errors import HostFault, LaunchError
-from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies
 from ps_allreduce.fork_server.messages import (
     AskTime,
+    CopiesSeen,
+    PutFile,
+    SeekCopies,
     TimeTold,
 )
 from ps_allreduce.model_files import MANIFEST, names_in, pieces_of

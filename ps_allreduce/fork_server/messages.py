@@ -1,8 +1,9 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
 Version 7.  The launcher sends requests, the fork server reports; `type` names the kind of message.
-Every host has a fork server of its own, and the files of a run are fetched over the same line.
-Standard library and core only, so that launchers can import it.
+Every host has a fork server of its own.  It serves requests about files without a process: what a
+run left is read, and the copies of a user's own model are written where a host has none.  Standard
+library and core only, so that launchers can import it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ps_allreduce.errors import LaunchError, UserError
-from ps_allreduce.fork_server import file_messages
-from ps_allreduce.inspection import questions
-from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
+from ps_allreduce.inspection.questions import MESSAGES, Answer, Message
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers
@@ -32,7 +31,7 @@ TOKEN = "PS_ALLREDUCE_TOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTask:
+class StartTask(Message):
     """Fork one task of a run.
 
     Attributes:
@@ -59,7 +58,7 @@ class StartTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlaced(questions.Answer):
+class TaskPlaced(Answer):
     """What a task was really given.
 
     Attributes:
@@ -72,14 +71,14 @@ class TaskPlaced(questions.Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeNeeded(questions.Answer):
+class TimeNeeded(Answer):
     """How long a task needs from now on at least."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeModel:
+class DescribeModel(Message):
     """Fork a process that builds a model and reports its variables in creation order."""
 
     workload: Workload
@@ -88,7 +87,7 @@ class DescribeModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelDescribed(questions.Answer):
+class ModelDescribed(Answer):
     """A model that was built.
 
     Attributes:
@@ -105,7 +104,7 @@ class ModelDescribed(questions.Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountRows:
+class CountRows(Message):
     """Fork a process that looks up what a worker looks up in its first batches.
 
     Attributes:
@@ -119,14 +118,14 @@ class CountRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsCounted(questions.Answer):
+class RowsCounted(Answer):
     """What was asked of servers, with each way to place rows."""
 
     asked: tuple[RowsAsked, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareInput:
+class PrepareInput(Message):
     """Fork a process that makes the digits if they are the input, and checks the input's files."""
 
     workload: Workload
@@ -135,12 +134,12 @@ class PrepareInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputPrepared(questions.Answer):
+class InputPrepared(Answer):
     """The files are there and can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareRun:
+class PrepareRun(Message):
     """Make a folder on this host, and hold free ports until the run is over.
 
     Attributes:
@@ -153,7 +152,7 @@ class PrepareRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPrepared:
+class RunPrepared(Message):
     """Ports that nobody else can take, and an empty folder on the host's own disk.
 
     Attributes:
@@ -166,29 +165,29 @@ class RunPrepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishRun:
+class FinishRun(Message):
     """Remove the run's folder and let go of its ports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskTime:
+class AskTime(Message):
     """Ask for the wall clock of the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeTold:
+class TimeTold(Message):
     """The wall clock of the host; seconds since the epoch."""
 
     time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAll:
+class EndAll(Message):
     """Kill every process that was forked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Message):
     """The first word of a fork server that calls its launcher, before it imports anything.
 
     Attributes:
@@ -199,14 +198,14 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class Leaving(Message):
     """The fork server ends, through no fault of a run; no full stop in the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Message):
     """TensorFlow is imported; requests can be served.
 
     Attributes:
@@ -223,7 +222,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Message):
     """A process was forked; `name` is the task or the kind of request."""
 
     name: str
@@ -231,7 +230,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Message):
     """A task has got somewhere.
 
     Attributes:
@@ -251,7 +250,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
+class Exited(Message):
     """A forked process has ended; a negative status is a signal."""
 
     name: str
@@ -262,68 +261,67 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class Sampled(Message):
     """A look at all forked processes and the network."""
 
     sample: Sample
 
 
-MESSAGES: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        StartTask,
-        TaskPlaced,
-        TimeNeeded,
-        DescribeModel,
-        ModelDescribed,
-        CountRows,
-        RowsCounted,
-        FindModel,
-        FoundModel,
-        TryModel,
-        TriedModel,
-        PrepareInput,
-        InputPrepared,
-        questions.Listening,
-        questions.ReceiveStream,
-        questions.StreamReceived,
-        questions.SendStream,
-        questions.StreamSent,
-        questions.TakeBursts,
-        questions.SendBursts,
-        questions.BurstsSent,
-        questions.ReceiveTraffic,
-        questions.TrafficCarried,
-        questions.SendTraffic,
-        questions.AnswerCalls,
-        questions.CheckHost,
-        questions.HostState,
-        questions.ShareFile,
-        questions.FilesShared,
-        questions.CountGpus,
-        questions.GpusCounted,
-        questions.MultiplyMatrices,
-        questions.MatricesMultiplied,
-        PrepareRun,
-        RunPrepared,
-        file_messages.ReadFile,
-        file_messages.FileRead,
-        file_messages.SeekCopies,
-        file_messages.PutFile,
-        file_messages.CopiesSeen,
-        FinishRun,
-        AskTime,
-        TimeTold,
-        EndAll,
-        Hello,
-        Leaving,
-        Ready,
-        Started,
-        Event,
-        Exited,
-        Sampled,
-    )
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFile(Message):
+    """Read a piece of a file that a run left."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRead(Message):
+    """The piece, in Base64; `size` is that of the whole file, None if there is no such file."""
+
+    content: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekCopies(Message):
+    """Ask whether this host has the copies of a user's own model below a data folder."""
+
+    data_dir: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutFile(Message):
+    """Write a piece of one of these copies.
+
+    Attributes:
+        path: of the file, below the folder of the copies.
+        offset: bytes of the file that were sent before.
+        content: in Base64.
+        last: nothing else follows, so the folder may appear under its name, the digest.
+    """
+
+    data_dir: str
+    digest: str
+    path: str
+    offset: int
+    content: str
+    last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesSeen(Message):
+    """The answer to both.
+
+    Attributes:
+        whole: the folder is there, and its digest is right.
+        problem: why a piece could not be written; empty if it could.
+    """
+
+    whole: bool = False
+    problem: str = ""
 
 
 def encode(message: object) -> bytes:

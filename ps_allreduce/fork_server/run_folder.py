@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.file_messages import (
+from ps_allreduce.fork_server.messages import (
     CopiesSeen,
     FileRead,
     PutFile,

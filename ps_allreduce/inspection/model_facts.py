@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ps_allreduce.inspection.questions import Answer
+from ps_allreduce.inspection.questions import Answer, Message
 from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Optimizer
@@ -20,7 +20,7 @@ from ps_allreduce.point.workload import Precision, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindModel:
+class FindModel(Message):
     """Fork a process that imports a user's module, calls the function and reports a `FoundModel`.
 
     Attributes:
@@ -54,7 +54,7 @@ class FoundModel(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TryModel:
+class TryModel(Message):
     """Fork a process that builds an own model from its copies, and makes steps with one worker."""
 
     workload: Workload

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ps_allreduce.record.hosts import TcpCounters
 
+#: Every kind of message between a launcher and a fork server, by its name.
+MESSAGES: dict[str, type[Any]] = {}
+
+
+class Message:
+    """What a launcher and a fork server say to each other; whoever inherits is a kind of it."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        MESSAGES[cls.__name__] = cls
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Message):
     """What a forked process has found out.
 
     Attributes:
@@ -41,7 +54,7 @@ class Listening(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveStream:
+class ReceiveStream(Message):
     """Fork a process that takes in bytes from its senders and reports their rate, all together.
 
     Attributes:
@@ -63,7 +76,7 @@ class StreamReceived(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendStream:
+class SendStream(Message):
     """Fork a process that sends bytes to a `ReceiveStream` for some seconds."""
 
     address: str
@@ -81,7 +94,7 @@ class StreamSent(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeBursts:
+class TakeBursts(Message):
     """Fork a process that has several hosts send to it at the same moments, for some seconds.
 
     Attributes:
@@ -96,7 +109,7 @@ class TakeBursts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendBursts:
+class SendBursts(Message):
     """Fork a process that sends to a `TakeBursts` whenever that asks, and counts what was lost."""
 
     address: str
@@ -114,7 +127,7 @@ class BurstsSent(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiveTraffic:
+class ReceiveTraffic(Message):
     """Fork a process that takes in background traffic until it is ended.
 
     Attributes:
@@ -134,7 +147,7 @@ class TrafficCarried(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendTraffic:
+class SendTraffic(Message):
     """Fork a process that sends background traffic to a `ReceiveTraffic` until it is ended.
 
     Attributes:
@@ -150,7 +163,7 @@ class SendTraffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerCalls:
+class AnswerCalls(Message):
     """Fork a process that tells every caller the name of its host, until it is ended."""
 
     address: str
@@ -175,7 +188,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckHost:
+class CheckHost(Message):
     """Fork a process that looks at its host, and from there at the others."""
 
     peers: tuple[Peer, ...]
@@ -183,7 +196,7 @@ class CheckHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareFile:
+class ShareFile(Message):
     """Fork a process that writes a file called `own` and waits for those of the others.
 
     Attributes:
@@ -213,7 +226,7 @@ class FilesShared(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountGpus:
+class CountGpus(Message):
     """Fork a process that counts the GPUs that CUDA shows it; CUDA_VISIBLE_DEVICES is `visible`."""
 
     visible: str
@@ -229,7 +242,7 @@ class GpusCounted(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiplyMatrices:
+class MultiplyMatrices(Message):
     """Fork a process that multiplies square matrices for some seconds, on all its cores."""
 
     size: int

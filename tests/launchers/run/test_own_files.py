@@ -19,7 +19,7 @@ from launchers.run import launcher as run_launcher
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce import model_files
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong
-from ps_allreduce.fork_server.file_messages import CopiesSeen, PutFile, SeekCopies
+from ps_allreduce.fork_server.messages import CopiesSeen, PutFile, SeekCopies
 from ps_allreduce.fork_server.run_folder import ArrivingCopies
 from ps_allreduce.model_files import copy_files, is_whole, models_in, names_in
 from ps_allreduce.point.inputs.data import OwnDataset

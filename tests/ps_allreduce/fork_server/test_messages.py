@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.file_messages import (
+from ps_allreduce.fork_server.messages import (
     CopiesSeen,
     FileRead,
     PutFile,
     ReadFile,
     SeekCopies,
+    decode,
+    encode,
 )
-from ps_allreduce.fork_server.messages import MESSAGES, decode, encode
 from ps_allreduce.inspection import questions
 from ps_allreduce.inspection.model_facts import FindModel, TryModel
+from ps_allreduce.inspection.questions import MESSAGES
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers
@@ -121,6 +123,7 @@ EXAMPLES: list[Any] = [
     FOUND,
     TRIED,
     STATE,
+    questions.Answer(name="CheckHost", time=1.5),
     questions.Listening(port=40001),
     questions.StreamReceived(num_bytes=1 << 40, ns=7),
     questions.StreamSent(round_trip_ns=7),

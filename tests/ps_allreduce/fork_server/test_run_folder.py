@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ps_allreduce.fork_server import messages, run_folder
-from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
+from ps_allreduce.fork_server.messages import FileRead, ReadFile
 from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
 from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder, scratch_prefix
 

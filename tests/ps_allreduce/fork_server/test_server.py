@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from ps_allreduce.fork_server import messages
-from ps_allreduce.fork_server.file_messages import FileRead, ReadFile
+from ps_allreduce.fork_server.messages import FileRead, ReadFile
 from tests.pretend import fake_server, fake_task
 from tests.talk import ENDLESS, PATIENCE_S, Server, assert_gone, is_gone, start_two
 
