@@ -51,9 +51,8 @@ from ps_allreduce.fork_server.guard import (
 )
 from ps_allreduce.fork_server.line import Line, open_line, standard_streams
 from ps_allreduce.fork_server.run_folder import RunFolder
-from ps_allreduce.inspection.facts import look_around, take_sample
+from ps_allreduce.inspection.facts import OtherProcesses, look_around, take_sample
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
-from ps_allreduce.inspection.other_processes import OtherProcesses
 from ps_allreduce.process import handle_ending, kill_group
 from ps_allreduce.record.provenance import program_digest
 from ps_allreduce.scratch import scratch_folder

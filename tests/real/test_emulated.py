@@ -20,7 +20,7 @@ import pytest
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.emulated_site import EmulatedSite
 from ps_allreduce.errors import UserError
-from ps_allreduce.inspection.other_processes import others_s
+from ps_allreduce.inspection.facts import others_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.resources import LayoutKind, Spread

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.inspection.other_processes import TICKS_PER_S, OtherProcesses, others_s
+from ps_allreduce.inspection.facts import TICKS_PER_S, OtherProcesses, others_s
 
 #: As the kernel tells of a process: its time in user and kernel mode, and that of ended children.
 STAT = "{pid} ({name}) S {parent} 7 7 0 -1 4194560 90 80 70 60 {ticks} 20 0 3 0 5 6 7 8\n"
