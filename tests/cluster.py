@@ -10,7 +10,7 @@ from typing import Self
 
 from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import FORK_SERVER
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.site import Site
 from launchers.sites.local import LocalForkServer, LocalSite

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from launchers.protocol import Capacity, LaunchedRun
-from launchers.run.launcher import HostsLauncher
+from launchers.run.conclude import LaunchedRun
+from launchers.run.launcher import Capacity, HostsLauncher
 from ps_allreduce.inspection.model_facts import FoundModel, TriedModel
 from ps_allreduce.inspection.questions import Answer
 from ps_allreduce.point.experiment import Experiment

@@ -33,7 +33,7 @@ from experiments.sweep.link_rate import (
     choose_rate,
 )
 from experiments.sweep.session import RunListener, Workplace, open_session, run_uninterrupted
-from launchers.protocol import Capacity
+from launchers.run.launcher import Capacity
 from ps_allreduce.bounds import nominal_network_s
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.point.experiment import Experiment

@@ -30,8 +30,7 @@ from experiments.sweep.sweep import (
     expected_duration,
     job_sizes,
 )
-from launchers.protocol import Capacity
-from launchers.run.launcher import absence
+from launchers.run.launcher import Capacity, absence
 from launchers.settings import option_of
 from launchers.sites.kinds import network_of
 from ps_allreduce.bounds import nominal_network_s

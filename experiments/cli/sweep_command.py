@@ -35,8 +35,7 @@ from experiments.sweep.jobs import SweepJobs, planned_jobs, render_jobs
 from experiments.sweep.progress import SweepProgress, plain_console
 from experiments.sweep.session import Workplace
 from experiments.sweep.sweep import JOB_OVERHEAD_S, OVERHEAD_S, PlannedRun, Sweep, expected_duration
-from launchers.protocol import Capacity
-from launchers.run.launcher import HostsLauncher
+from launchers.run.launcher import Capacity, HostsLauncher
 from launchers.scheduler import Scheduler
 from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import UserError, at_least

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
 from experiments.sweep.sweep import STANDARD, Profile, powers_of_two
-from launchers.protocol import Capacity
+from launchers.run.launcher import Capacity
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset, Synthetic

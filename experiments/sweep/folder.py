@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.scheduler import Scheduler
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment

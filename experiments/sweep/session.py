@@ -27,7 +27,7 @@ from experiments.sweep.folder import (
 )
 from experiments.sweep.history import History, key_of, of_block, read_history
 from experiments.sweep.sweep import LAUNCH_ALLOWANCE_S, PlannedRun, Profile
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.kinds import site_kind
 from ps_allreduce.errors import HostFault, LaunchError, UserError, in_a_sentence

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from launchers.fork_servers.client import last_lines
-from launchers.protocol import LaunchedRun
 from launchers.run.samples import (
     load_warnings,
     machine_busy,
@@ -30,6 +29,7 @@ from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.evaluation_timings import (
+    EvaluationTable,
     EvaluationTimes,
     LearningCurve,
     evaluation_times,
@@ -40,6 +40,7 @@ from ps_allreduce.record.records import (
     BUSY_LIMIT,
     Phases,
     RecordingTimes,
+    RunOutcome,
     Status,
     TaskRecord,
 )
@@ -60,6 +61,25 @@ T = TypeVar("T")
 MOMENTS = ("connected_at", "built_at", "first_step_at", "warm_at", "measured_at")
 
 LOG_TAIL_LINES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedRun(RunOutcome):
+    """What became of one launch, and what is kept beside its record.
+
+    Attributes:
+        host_fault: a fault of a host, not of the run, which is interrupted then; its `reason`.
+        steps, events, evaluated: raw timings; None if the run did not get so far.
+        log: the output of all tasks, one after the other.
+        log_tail: the last lines of the log that explains why the run did not succeed.
+    """
+
+    host_fault: str = ""
+    steps: StepTable | None = None
+    evaluated: EvaluationTable | None = None
+    events: EventTable | None = None
+    log: str = ""
+    log_tail: str = ""
 
 
 def conclude(state: RunState) -> LaunchedRun:

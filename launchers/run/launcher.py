@@ -10,15 +10,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, TypeVar
 
 from launchers.fork_servers.asking import ask_each
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import bring_copies
-from launchers.protocol import Capacity, LaunchedRun
-from launchers.run.conclude import conclude
+from launchers.run.conclude import LaunchedRun, conclude
 from launchers.run.follow import make_run
 from launchers.run.state import LaunchRequest, result_path
 from launchers.site import Site, task_address
@@ -53,6 +52,23 @@ from ps_allreduce.tf_texts import PORT_TAKEN
 JOB_DEADLINE_S = 300.0
 
 A = TypeVar("A", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What a launcher's hosts offer to the axes of a sweep.
+
+    Attributes:
+        num_hosts: hosts that there are, without those named for servers.
+        cores_per_host: of the one of them with the fewest.
+        num_ps_hosts: hosts named for servers.
+        shared_cores: of the machine that emulates all hosts; None where each has its own.
+    """
+
+    num_hosts: int
+    cores_per_host: int
+    num_ps_hosts: int = 0
+    shared_cores: int | None = None
 
 
 class HostsLauncher:

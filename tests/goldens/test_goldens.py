@@ -23,7 +23,7 @@ from experiments.studies import incast
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import QUICK
-from launchers.protocol import Capacity
+from launchers.run.launcher import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.shapes import known_variables

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.suite.gate_arms import compare, reference_of
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single

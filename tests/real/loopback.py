@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from launchers.processes import FORK_SERVER
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.step_table import Phase

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from experiments.sweep.folder import NOTE
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.run.launcher import HostsLauncher
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset

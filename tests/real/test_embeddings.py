@@ -11,7 +11,7 @@ import pytest
 
 from experiments.studies.defaults import default_workload
 from experiments.suite.gate_arms import LIMIT
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.bounds import demands
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment

@@ -18,7 +18,7 @@ import pytest
 from analysis.timeline.trace_events import STEP, trace_of
 from analysis.timeline.traced import TracedRun
 from experiments.sweep.folder import NOTE
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies import AllReduce, NoCommunication
 from ps_allreduce.point.strategies.all_reduce import Packs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import surroundings
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.point.strategies.stated import Embeddings

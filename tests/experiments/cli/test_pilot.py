@@ -9,7 +9,7 @@ import pytest
 
 from experiments.cli import plan
 from experiments.tuning import tune as tuning
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.record.files import iter_record_paths
 from ps_allreduce.record.records import Status

@@ -17,7 +17,7 @@ from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Sweep
-from launchers.protocol import Capacity
+from launchers.run.launcher import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import Digits, RecordFiles

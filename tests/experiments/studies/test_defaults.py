@@ -8,7 +8,7 @@ import pytest
 
 from experiments.studies.defaults import default_cores, default_models, default_workers
 from experiments.sweep.sweep import PROFILES
-from launchers.protocol import Capacity
+from launchers.run.launcher import Capacity
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies.stated import StrategySettings

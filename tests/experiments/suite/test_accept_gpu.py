@@ -21,7 +21,7 @@ from experiments.suite.accept_gpu import (
     gpu_scope,
 )
 from experiments.suite.gpu_checks import TOLERANCE
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.cores import plan_gpus
 from ps_allreduce.point.experiment import Experiment

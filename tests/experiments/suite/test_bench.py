@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments import surroundings
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.records import Phases, RecordingTimes, Status

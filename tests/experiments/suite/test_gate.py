@@ -15,7 +15,7 @@ from experiments import surroundings
 from experiments.suite import gate_arms
 from experiments.suite.gate import notes
 from experiments.suite.gate_arms import LIMIT, arms
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment

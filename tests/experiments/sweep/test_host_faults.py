@@ -12,7 +12,7 @@ from typing import NoReturn
 import pytest
 
 from experiments.sweep.session import ALL_FAULTS
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.errors import HostFault, LaunchError
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.strategies import Single

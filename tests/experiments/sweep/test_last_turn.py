@@ -13,7 +13,7 @@ from experiments.sweep.definition import LAUNCHES, LEFT, Choices, read_choices
 from experiments.sweep.execute import SessionResult, Stop, execute
 from experiments.sweep.session import RunListener, Workplace
 from experiments.sweep.sweep import Profile, Sweep
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers

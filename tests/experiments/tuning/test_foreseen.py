@@ -18,7 +18,8 @@ from analysis.predict.calibration import setting_of
 from analysis.predict.prediction_file import PredictionFile, read_predictions
 from experiments import surroundings
 from experiments.studies import foresight
-from launchers.protocol import Capacity, LaunchedRun
+from launchers.run.conclude import LaunchedRun
+from launchers.run.launcher import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork

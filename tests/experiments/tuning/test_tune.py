@@ -16,7 +16,7 @@ import pytest
 from experiments import surroundings
 from experiments.sweep import folder, session
 from experiments.tuning.outcome import options_of
-from launchers.protocol import LaunchedRun
+from launchers.run.conclude import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment

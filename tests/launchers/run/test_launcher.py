@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from launchers.fork_servers.client import SILENT_S, ForkServerClient
-from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
-from launchers.run.launcher import HostsLauncher
+from launchers.run.conclude import LaunchedRun
+from launchers.run.launcher import Capacity, HostsLauncher
 from ps_allreduce.cluster import TfConfig
 from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.messages import AskTime, TimeTold

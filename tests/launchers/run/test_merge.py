@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launchers.protocol import LaunchedRun
-from launchers.run.conclude import MOMENTS, merge_results
+from launchers.run.conclude import MOMENTS, LaunchedRun, merge_results
 from ps_allreduce.cluster import TaskId
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.point.experiment import Experiment

@@ -17,9 +17,9 @@ import pytest
 
 from launchers.fork_servers.client import ForkServerClient
 from launchers.processes import start_with_socket
-from launchers.protocol import Capacity, LaunchedRun
 from launchers.run import follow
-from launchers.run.launcher import HostsLauncher
+from launchers.run.conclude import LaunchedRun
+from launchers.run.launcher import Capacity, HostsLauncher
 from launchers.sites.emulated.emulated_site import EmulatedSite
 from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, Holder, encode
 from launchers.sites.local import LocalForkServer, LocalSite
