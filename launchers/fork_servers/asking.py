@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import HostServers
@@ -89,9 +89,17 @@ class Answers:
             self.waiting.pop(host, None)
             self.errors.setdefault(host, error)
 
-    def hear(self, within_s: float) -> bool:
-        """Take in what those say who have not answered; False if that takes too long."""
-        return self.servers.hear(within_s, lambda: self.waiting, self._take, self.give_up)
+    def hear(self, within_s: float, *, until_error: bool = False) -> bool:
+        """Take in what those say who have not answered; False if that takes too long.
+
+        Args:
+            until_error: no longer than until one has failed.
+        """
+
+        def waiting() -> Iterable[str]:
+            return () if until_error and self.errors else self.waiting
+
+        return self.servers.hear(within_s, waiting, self._take, self.give_up)
 
     def _take(self, host: str, message: object) -> None:
         if getattr(message, "name", None) != self.waiting[host]:
@@ -236,70 +244,47 @@ def _measure_together(
     seconds: float,
 ) -> Iterator[LinkRecord]:
     """Send along all links at once; every host sends to one other at most."""
-    seen: Seen = {}
-    token = secrets.token_hex(16)
+    answers, token = Answers(servers, until=Listening), secrets.token_hex(16)
     senders = Counter(target for _, target in links)
     for target, count in senders.items():
-        client, address = servers.clients[target], address_of(target)
-        log = client.job_log("link")
-        client.send(ReceiveStream(address=address, token=token, senders=count, log=log))
-    _collect(servers, {(target, Listening) for target in senders}, seen)
+        address, log = address_of(target), servers.clients[target].job_log("link")
+        receive = ReceiveStream(address=address, token=token, senders=count, log=log)
+        answers.ask(target, receive)
+    _hear_of_links(answers)
+    ports = {target: each.port for target, each in answers.of(Listening).items()}
+    answers.until, answers.waiting = None, dict.fromkeys(senders, ReceiveStream.__name__)
     for source, target in links:
-        client, address = servers.clients[source], address_of(target)
-        port, log = seen[target, Listening].port, client.job_log("link")
-        client.send(SendStream(address=address, port=port, token=token, seconds=seconds, log=log))
-    _collect(servers, {end for link in links for end in _ends(*link)}, seen)
+        address, log = address_of(target), servers.clients[source].job_log("link")
+        send = SendStream(
+            address=address, port=ports[target], token=token, seconds=seconds, log=log
+        )
+        answers.ask(source, send)
+    _hear_of_links(answers)
+    received, sent = answers.of(StreamReceived), answers.of(StreamSent)
     for source, target in links:
         yield LinkRecord(
             source=source,
             target=target,
-            bits_per_s=_rate(seen[target, StreamReceived]) / senders[target],
-            round_trip_s=seen[source, StreamSent].round_trip_ns / 1e9,
+            bits_per_s=received[target].num_bytes * 8e9 / received[target].ns / senders[target],
+            round_trip_s=sent[source].round_trip_ns / 1e9,
         )
 
 
-#: A kind of answer, or the name of a process, which ends.
-Heard = type[Answer] | str
-
-#: What was heard of every host.
-Seen = dict[tuple[str, Heard], Any]
-
-
-def _ends(source: str, target: str) -> Iterator[tuple[str, Heard]]:
-    """What is heard when a link was measured: the results of both ends, and that they ended."""
-    yield from ((source, StreamSent), (source, SendStream.__name__))
-    yield from ((target, StreamReceived), (target, ReceiveStream.__name__))
-
-
-def _rate(received: StreamReceived) -> float:
-    return received.num_bytes * 8e9 / received.ns
-
-
-def _collect(servers: HostServers, wanted: set[tuple[str, Heard]], seen: Seen) -> None:
-    """Take in messages until all those that are wanted have come.
+def _hear_of_links(answers: Answers) -> None:
+    """Hear until nothing more is expected.
 
     Raises:
         HostFault: something went wrong first; no process of the measurement is left.
     """
-
-    def silent() -> list[str]:
-        missing = {host for host, _ in wanted - seen.keys()}
-        return [host for host in servers.clients if host in missing]
-
-    def take(host: str, message: object) -> None:
-        match message:
-            case Event(event="failed", text=text):
-                raise HostFault(f"the links of {host} cannot be measured: {text}")
-            case Answer():
-                seen[host, type(message)] = message
-            case Exited(name=name):
-                seen[host, name] = message
-
-    try:
-        if not servers.hear(LINK_DEADLINE_S, silent, take):
-            raise HostFault(
-                f"links cannot be measured: nothing more is heard from {', '.join(silent())}."
-            )
-    except LaunchError:
-        servers.send_all(EndAll())
-        raise
+    is_late = not answers.hear(LINK_DEADLINE_S, until_error=True)
+    if is_late or answers.errors:
+        answers.servers.send_all(EndAll())
+    for host, error in answers.errors.items():
+        if isinstance(error, HostFault):
+            raise error
+        raise HostFault(f"the links of {host} cannot be measured: {error}") from error
+    if is_late:
+        silent = [host for host in answers.servers.clients if host in answers.waiting]
+        raise HostFault(
+            f"links cannot be measured: nothing more is heard from {', '.join(silent)}."
+        )
