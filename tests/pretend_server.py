@@ -151,7 +151,7 @@ def jobs() -> dict[type[Any], Job]:
         questions.ReceiveStream: receive_stream,
         questions.SendStream: send_stream,
     }
-    return made | {messages.MESSAGES[name]: MISBEHAVIOUR[job] for name, job in OPTIONS.job}
+    return made | {questions.MESSAGES[name]: MISBEHAVIOUR[job] for name, job in OPTIONS.job}
 
 
 def facts() -> HostFacts:

@@ -171,7 +171,7 @@ class CheckUp:
 
         def check(client: ForkServerClient) -> CheckHost:
             others = tuple(peer for peer in peers if peer.host != client.host)
-            return CheckHost(peers=others, log=client.job_log("look"))
+            return CheckHost(peers=others)
 
         for host, state in self._ask(check, LOOK_S).of(HostState).items():
             self.checks[host] = replace(self.checks[host], state=state)
@@ -190,8 +190,8 @@ class CheckUp:
         """Have every host answer calls; where each of them does."""
 
         def answer_calls(client: ForkServerClient) -> AnswerCalls:
-            address, log = self.checks[client.host].address, client.job_log("listen")
-            return AnswerCalls(address=address, name=client.ready.facts.name, log=log)
+            address = self.checks[client.host].address
+            return AnswerCalls(address=address, name=client.ready.facts.name)
 
         answers = self._ask(answer_calls, LISTEN_S, until=Listening).of(Listening)
         return [
@@ -217,10 +217,8 @@ class CheckUp:
             self.checks[host] = replace(self.checks[host], gpus_of_server=of_server.count)
 
     def _gpus(self, visible: Callable[[ForkServerClient], str]) -> dict[str, GpusCounted]:
-        def count(client: ForkServerClient) -> CountGpus:
-            return CountGpus(visible=visible(client), log=client.job_log("gpus"))
-
-        return self._ask(count, GPUS_S).of(GpusCounted)
+        answers = self._ask(lambda client: CountGpus(visible=visible(client)), GPUS_S)
+        return answers.of(GpusCounted)
 
     def _compare_clocks(self) -> None:
         if self.facts.one_machine:

@@ -80,12 +80,8 @@ def measure_computing(servers: HostServers) -> dict[str, float]:
 
 
 def _multiply(servers: HostServers) -> dict[str, float]:
-    answers = ask_hosts(
-        servers,
-        lambda client: MultiplyMatrices(size=SIZE, seconds=SECONDS, log=client.job_log("multiply")),
-        DEADLINE_S,
-    )
-    multiplied = answers.of(MatricesMultiplied)
+    request = MultiplyMatrices(size=SIZE, seconds=SECONDS)
+    multiplied = ask_hosts(servers, lambda _: request, DEADLINE_S).of(MatricesMultiplied)
     return {host: OPERATIONS * 1e9 / each.ns for host, each in multiplied.items()}
 
 
@@ -165,25 +161,13 @@ def try_bursts(
         address: of the target.
     """
     token = secrets.token_hex(16)
-
-    def take(client: ForkServerClient) -> TakeBursts:
-        log = client.job_log("bursts")
-        return TakeBursts(
-            address=address, token=token, senders=len(senders), seconds=SECONDS, log=log
-        )
-
-    taking = ask_hosts(servers.only([target]), take, DEADLINE_S, until=Listening)
+    take = TakeBursts(address=address, token=token, senders=len(senders), seconds=SECONDS)
+    taking = ask_hosts(servers.only([target]), lambda _: take, DEADLINE_S, until=Listening)
     listening = taking.of(Listening).get(target)
     if listening is None:
         return None
-    port = listening.port
-    answers = ask_hosts(
-        servers.only(senders),
-        lambda client: SendBursts(
-            address=address, port=port, token=token, log=client.job_log("bursts")
-        ),
-        DEADLINE_S,
-    )
+    send = SendBursts(address=address, port=listening.port, token=token)
+    answers = ask_hosts(servers.only(senders), lambda _: send, DEADLINE_S)
     with suppress(LaunchError):
         servers.clients[target].send(EndAll())
     return _bursts(target, answers.of(BurstsSent)) if not answers.troubles else None
@@ -251,7 +235,6 @@ def _share(servers: HostServers, folder: Path) -> Answers:
             own=client.host,
             others=tuple(other for other in hosts if other != client.host),
             within_s=WITHIN_S,
-            log=client.job_log("share"),
         )
 
     return ask_hosts(servers, share_with_others, WITHIN_S + ANSWER_S)
@@ -293,13 +276,9 @@ def build_everywhere(
         shares_files: hosts see the files that are here.
     """
     refused = {} if shares_files else _bring(servers, workload, data_dir)
-
-    def build(client: ForkServerClient) -> DescribeModel:
-        log = client.job_log("describe")
-        return DescribeModel(workload=workload, data_dir=str(data_dir), log=log)
-
+    request = DescribeModel(workload=workload, data_dir=str(data_dir))
     able = servers.only(host for host in servers.clients if host not in refused)
-    answers = ask_hosts(able, build, BUILD_S)
+    answers = ask_hosts(able, lambda _: request, BUILD_S)
     built = answers.of(ModelDescribed)
     return Building(
         model=workload.model.name,

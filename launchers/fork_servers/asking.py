@@ -21,6 +21,7 @@ from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Ti
 from ps_allreduce.inspection.questions import (
     Answer,
     Listening,
+    Message,
     ReceiveStream,
     SendStream,
     StreamReceived,
@@ -145,19 +146,14 @@ def ask_hosts(
     return answers
 
 
-def ask_each(
-    servers: HostServers,
-    request_for: Callable[[ForkServerClient], object],
-    kind: type[A],
-    deadline_s: float,
-) -> list[A]:
+def ask_each(servers: HostServers, request: Message, kind: type[A], deadline_s: float) -> list[A]:
     """Have a job done on every host, all at once, and return the answers in their order.
 
     Raises:
         UserError: a job found a mistake of the user's.
         LaunchError: one failed otherwise; `TookTooLong` if it did not end by itself.
     """
-    answers = ask_hosts(servers, request_for, deadline_s)
+    answers = ask_hosts(servers, lambda _: request, deadline_s)
     given = answers.of(kind)
     for host in servers.clients:
         if host in answers.errors:
@@ -247,17 +243,14 @@ def _measure_together(
     answers, token = Answers(servers, until=Listening), secrets.token_hex(16)
     senders = Counter(target for _, target in links)
     for target, count in senders.items():
-        address, log = address_of(target), servers.clients[target].job_log("link")
-        receive = ReceiveStream(address=address, token=token, senders=count, log=log)
+        receive = ReceiveStream(address=address_of(target), token=token, senders=count)
         answers.ask(target, receive)
     _hear_of_links(answers)
     ports = {target: each.port for target, each in answers.of(Listening).items()}
     answers.until, answers.waiting = None, dict.fromkeys(senders, ReceiveStream.__name__)
     for source, target in links:
-        address, log = address_of(target), servers.clients[source].job_log("link")
-        send = SendStream(
-            address=address, port=ports[target], token=token, seconds=seconds, log=log
-        )
+        address, port = address_of(target), ports[target]
+        send = SendStream(address=address, port=port, token=token, seconds=seconds)
         answers.ask(source, send)
     _hear_of_links(answers)
     received, sent = answers.of(StreamReceived), answers.of(StreamSent)

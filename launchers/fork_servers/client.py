@@ -144,10 +144,6 @@ class ForkServerClient:
             raise ValueError(f"the fork server on {self.host} is not ready")
         return self._ready
 
-    def job_log(self, name: str) -> str:
-        """Where a job on the server's host may write its log."""
-        return f"{self.ready.scratch}/{name}.log"
-
     def fileno(self) -> int:
         """Readable when something has come."""
         return self._connection.fileno()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from launchers.fork_servers.asking import ask_each
-from launchers.fork_servers.client import ForkServerClient
 from launchers.fork_servers.host_servers import bring_copies
 from launchers.run.conclude import LaunchedRun, conclude
 from launchers.run.follow import make_run
@@ -32,7 +31,7 @@ from ps_allreduce.fork_server.messages import (
     RowsCounted,
 )
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
-from ps_allreduce.inspection.questions import Answer
+from ps_allreduce.inspection.questions import Answer, Message
 from ps_allreduce.point.cores import plan_cores, plan_gpus
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import most_together, refuse_large_batch
@@ -172,30 +171,15 @@ class HostsLauncher:
     def describe(self, workload: Workload) -> tuple[VariableSpec, ...]:
         """The model's variables in creation order; it is built once."""
         if workload.model not in self._described:
-            (answer,) = self._ask(
-                ModelDescribed,
-                lambda client: DescribeModel(
-                    workload=workload,
-                    data_dir=str(self._data_dir),
-                    log=client.job_log("describe"),
-                ),
-                model=workload.model,
-            )
+            request = DescribeModel(workload=workload, data_dir=str(self._data_dir))
+            (answer,) = self._ask(ModelDescribed, request, model=workload.model)
             self._described[workload.model] = answer
         return self._described[workload.model].variables
 
     def count_rows(self, workload: Workload, ways: Sequence[Servers]) -> tuple[RowsAsked, ...]:
         """What a worker asks servers for, with each way to place rows of the model's tables."""
-        (answer,) = self._ask(
-            RowsCounted,
-            lambda client: CountRows(
-                workload=workload,
-                data_dir=str(self._data_dir),
-                ways=tuple(ways),
-                log=client.job_log("rows"),
-            ),
-            model=workload.model,
-        )
+        request = CountRows(workload=workload, data_dir=str(self._data_dir), ways=tuple(ways))
+        (answer,) = self._ask(RowsCounted, request, model=workload.model)
         return answer.asked
 
     def prepare(self, workload: Workload) -> None:
@@ -207,16 +191,9 @@ class HostsLauncher:
             UserError: the input is missing or damaged.
             HostFault: a host refuses the files.
         """
-        self._ask(
-            InputPrepared,
-            lambda client: PrepareInput(
-                workload=workload,
-                data_dir=str(self._data_dir),
-                log=client.job_log("prepare"),
-            ),
-            model=workload.model,
-            everywhere=not self._site.shares_files,
-        )
+        request = PrepareInput(workload=workload, data_dir=str(self._data_dir))
+        everywhere = not self._site.shares_files
+        self._ask(InputPrepared, request, model=workload.model, everywhere=everywhere)
 
     def find_model(
         self, root: Path, module: str, function: str, arguments: Sequence[str], deadline_s: float
@@ -228,17 +205,10 @@ class HostsLauncher:
             TookTooLong: its function does not return.
             LaunchError: its process ended.
         """
-        (found,) = self._ask(
-            FoundModel,
-            lambda client: FindModel(
-                root=str(root),
-                module=module,
-                function=function,
-                arguments=tuple(arguments),
-                log=client.job_log("find"),
-            ),
-            deadline_s=deadline_s,
+        request = FindModel(
+            root=str(root), module=module, function=function, arguments=tuple(arguments)
         )
+        (found,) = self._ask(FoundModel, request, deadline_s=deadline_s)
         return found
 
     def try_model(self, workload: Workload, deadline_s: float) -> TriedModel:
@@ -249,19 +219,14 @@ class HostsLauncher:
             TookTooLong: a step does not end.
             LaunchError: its process ended.
         """
-        (tried,) = self._ask(
-            TriedModel,
-            lambda client: TryModel(
-                workload=workload, data_dir=str(self._data_dir), log=client.job_log("try")
-            ),
-            deadline_s=deadline_s,
-        )
+        request = TryModel(workload=workload, data_dir=str(self._data_dir))
+        (tried,) = self._ask(TriedModel, request, deadline_s=deadline_s)
         return tried
 
     def _ask(
         self,
         kind: type[A],
-        request_for: Callable[[ForkServerClient], object],
+        request: Message,
         *,
         model: Model | None = None,
         everywhere: bool = False,
@@ -273,7 +238,7 @@ class HostsLauncher:
             if isinstance(model, OwnModel) and not self._site.shares_files:
                 for client in servers.clients.values():
                     bring_copies(client, model, self._data_dir)
-            return ask_each(servers, request_for, kind, deadline_s)
+            return ask_each(servers, request, kind, deadline_s)
 
     def launch(
         self,

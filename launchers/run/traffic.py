@@ -69,20 +69,17 @@ def start_traffic(servers: HostServers, site: Site, monitor: RunMonitor) -> floa
     """
     begin, address_of = time.monotonic(), {}
     for stream in monitor.streams:
-        client, log = servers.clients[stream.target], "traffic-receiver"
+        client = servers.clients[stream.target]
         address_of[stream.target] = address = site.address_of(client, None)
-        request = ReceiveTraffic(task=stream.receiver, address=address, log=client.job_log(log))
-        client.send(request)
+        client.send(ReceiveTraffic(task=stream.receiver, address=address))
     _hear_until_listening(servers, monitor)
     for stream in monitor.streams:
-        client = servers.clients[stream.source]
-        client.send(
+        servers.clients[stream.source].send(
             SendTraffic(
                 task=stream.sender,
                 address=address_of[stream.target],
                 port=monitor.ports[stream.receiver],
                 bits_per_s=stream.bits_per_s,
-                log=client.job_log("traffic-sender"),
             )
         )
     return time.monotonic() - begin

@@ -1,6 +1,6 @@
 """What launcher and fork server say to each other: one JSON object per line over a socket.
 
-Version 7.  The launcher sends requests, the fork server reports; `type` names the kind of message.
+Version 8.  The launcher sends requests, the fork server reports; `type` names the kind of message.
 Every host has a fork server of its own.  It serves requests about files without a process: what a
 run left is read, and the copies of a user's own model are written where a host has none.  Standard
 library and core only, so that launchers can import it.
@@ -24,7 +24,7 @@ from ps_allreduce.record.records import Sample
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.serialization import from_json, parse_json, to_json
 
-VERSION = 7
+VERSION = 8
 
 #: Environment variable with the token of a fork server that calls its launcher.
 TOKEN = "PS_ALLREDUCE_TOKEN"
@@ -83,7 +83,6 @@ class DescribeModel(Message):
 
     workload: Workload
     data_dir: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,6 @@ class CountRows(Message):
     workload: Workload
     data_dir: str
     ways: tuple[Servers, ...]
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +128,6 @@ class PrepareInput(Message):
 
     workload: Workload
     data_dir: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

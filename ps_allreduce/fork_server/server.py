@@ -165,7 +165,9 @@ class ForkServer:
         """Everything that happens in the forked process; never returns."""
         status = 1
         try:
-            detach(parent, Path(request.log))
+            # That of a task is fetched with its run; any other stays here.
+            log = getattr(request, "log", self.run_folder.scratch / f"{reporter.name}.log")
+            detach(parent, Path(log))
             # A crash inside TensorFlow leaves its Python stack in the log.
             faulthandler.enable()
             self.line.close()

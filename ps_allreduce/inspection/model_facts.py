@@ -34,7 +34,6 @@ class FindModel(Message):
     module: str
     function: str
     arguments: tuple[str, ...] = ()
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,6 @@ class TryModel(Message):
 
     workload: Workload
     data_dir: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

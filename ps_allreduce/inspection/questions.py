@@ -63,7 +63,6 @@ class ReceiveStream(Message):
 
     address: str
     token: str
-    log: str
     senders: int = 1
 
 
@@ -83,7 +82,6 @@ class SendStream(Message):
     port: int
     token: str
     seconds: float
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +103,6 @@ class TakeBursts(Message):
     token: str
     senders: int
     seconds: float
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +112,6 @@ class SendBursts(Message):
     address: str
     port: int
     token: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +132,6 @@ class ReceiveTraffic(Message):
 
     task: str
     address: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +154,6 @@ class SendTraffic(Message):
     address: str
     port: int
     bits_per_s: float
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +162,6 @@ class AnswerCalls(Message):
 
     address: str
     name: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +185,6 @@ class CheckHost(Message):
     """Fork a process that looks at its host, and from there at the others."""
 
     peers: tuple[Peer, ...]
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +200,6 @@ class ShareFile(Message):
     own: str
     others: tuple[str, ...]
     within_s: float
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +221,6 @@ class CountGpus(Message):
     """Fork a process that counts the GPUs that CUDA shows it; CUDA_VISIBLE_DEVICES is `visible`."""
 
     visible: str
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +237,6 @@ class MultiplyMatrices(Message):
 
     size: int
     seconds: float
-    log: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

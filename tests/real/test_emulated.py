@@ -178,7 +178,7 @@ def test_background_traffic_takes_its_share_of_a_link(launcher: HostsLauncher) -
 
 def test_a_sender_that_ends_ends_the_run(launcher: HostsLauncher) -> None:
     def kill() -> None:
-        os.kill(pid_of_log("traffic-sender.log"), signal.SIGKILL)
+        os.kill(pid_of_log("traffic sender emulated0-emulated1.log"), signal.SIGKILL)
 
     long = emulated(AllReduce, 2, measurement=LONG, network=BUSY)
     run = launch(launcher, long, when_measured(kill))

@@ -6,14 +6,14 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from ps_allreduce.inspection.model_facts import FindModel, FoundModel, TriedModel, TryModel
-from ps_allreduce.inspection.questions import Answer
+from ps_allreduce.inspection.questions import Answer, Message
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel, Unit
@@ -208,19 +208,16 @@ def copied(data_dir: Path) -> None:
 A = TypeVar("A", bound=Answer)
 
 
-def _answer(launcher: LocalLauncher, kind: type[A], make: Callable[[str], object]) -> A:
-    """Of a job that a fork server does; `make` gets the path of a log."""
-    (answer,) = launcher._ask(kind, lambda client: make(client.job_log("job")))
+def _answer(launcher: LocalLauncher, kind: type[A], request: Message) -> A:
+    """Of a job that a fork server does."""
+    (answer,) = launcher._ask(kind, request)
     return answer
 
 
 @pytest.mark.usefixtures("copied")
 def test_a_module_is_found(launcher: LocalLauncher) -> None:
-    def find(log: str) -> FindModel:
-        root = str(MODULE.parent)
-        return FindModel(root=root, module=MODULE.stem, function="attention", log=log)
-
-    assert _answer(launcher, FoundModel, find) == FoundModel(
+    request = FindModel(root=str(MODULE.parent), module=MODULE.stem, function="attention")
+    assert _answer(launcher, FoundModel, request) == FoundModel(
         files=("model_kinds.py",), unit=Unit.TOKENS, tokens_per_example=7, has_dataset=True
     )
 
@@ -231,7 +228,7 @@ def test_a_model_is_tried(launcher: LocalLauncher, data_dir: Path) -> None:
     tried = _answer(
         launcher,
         TriedModel,
-        lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log),
+        TryModel(workload=workload, data_dir=str(data_dir)),
     )
     assert (tried.optimizer, tried.precision) == (Adam(learning_rate=0.002), Precision.FLOAT32)
     assert tried.notes == (
@@ -254,7 +251,7 @@ def test_a_saved_model_is_found_and_tried(
     found = _answer(
         launcher,
         FoundModel,
-        lambda log: FindModel(root=str(folder), module="mine.keras", function="", log=log),
+        FindModel(root=str(folder), module="mine.keras", function=""),
     )
     assert found == FoundModel(
         files=("mine.keras",), unit=Unit.ROWS, tokens_per_example=None, has_dataset=False
@@ -264,7 +261,7 @@ def test_a_saved_model_is_found_and_tried(
     tried = _answer(
         launcher,
         TriedModel,
-        lambda log: TryModel(workload=workload, data_dir=str(data_dir), log=log),
+        TryModel(workload=workload, data_dir=str(data_dir)),
     )
     assert len([spec for spec in tried.variables if spec.trainable]) == 6
 

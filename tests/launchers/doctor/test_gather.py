@@ -181,7 +181,7 @@ def hanging() -> Iterator[HostServers]:
 
 def test_who_does_not_answer_in_time_is_left_behind(hanging: HostServers) -> None:
     def count(client: ForkServerClient) -> CountGpus:
-        return CountGpus(visible="", log=client.job_log("gpus"))
+        return CountGpus(visible="")
 
     answers = ask_hosts(hanging, count, 2.0)
     assert list(answers.of(GpusCounted)) == ["n10"]

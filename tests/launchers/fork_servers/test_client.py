@@ -65,9 +65,8 @@ class Answered(NamedTuple):
 
     def __call__(self, code: str, deadline_s: float = 10.0) -> Listening:
         servers = HostServers({self.client.host: self.client})
-        (answer,) = ask_each(
-            servers, lambda _: fake_task("StartTask", code, self.folder), Listening, deadline_s
-        )
+        request = fake_task("StartTask", code, self.folder)
+        (answer,) = ask_each(servers, request, Listening, deadline_s)
         return answer
 
 

@@ -60,13 +60,13 @@ def _give_up_silent(servers: HostServers) -> object:
 
 
 def _ask_hosts(servers: HostServers) -> object:
-    answers = ask_hosts(servers, lambda c: CountGpus(visible="", log=c.job_log("gpus")), 0.5)
+    answers = ask_hosts(servers, lambda _: CountGpus(visible=""), 0.5)
     return f"{sorted(answers.of(GpusCounted))}, {ILL}: {answers.troubles[ILL]}"
 
 
 def _ask_each(servers: HostServers) -> object:
     one = servers.only([ILL])
-    return ask_each(one, lambda c: CountGpus(visible="", log=c.job_log("gpus")), GpusCounted, 0.5)
+    return ask_each(one, CountGpus(visible=""), GpusCounted, 0.5)
 
 
 def _measure_links(servers: HostServers) -> object:

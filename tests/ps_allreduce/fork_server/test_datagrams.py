@@ -40,7 +40,7 @@ def test_what_arrives_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def receive() -> None:
         with pytest.raises(Over):
-            streams.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1", log=""), report)
+            streams.receive_traffic(ReceiveTraffic(task="r", address="127.0.0.1"), report)
 
     receiver = threading.Thread(target=receive, daemon=True)
     receiver.start()
@@ -79,7 +79,7 @@ def test_a_sender_keeps_its_rate_and_makes_up_for_little(
 
     fake = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
     monkeypatch.setattr(streams, "time", fake)
-    request = SendTraffic(task="s", address="127.0.0.1", port=port, bits_per_s=RATE, log="")
+    request = SendTraffic(task="s", address="127.0.0.1", port=port, bits_per_s=RATE)
     with pytest.raises(Over):
         streams.send_traffic(request, lambda *_, **__: None)
     pause_s = 8 * PAYLOAD / RATE

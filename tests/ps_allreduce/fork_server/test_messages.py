@@ -70,27 +70,26 @@ EXAMPLES: list[Any] = [
         result="/result",
         weights=None,
     ),
-    messages.DescribeModel(workload=Workload(), data_dir="/data", log="/log"),
-    FindModel(root="/a", module="b.c", function="d", arguments=("e=1",), log="/log"),
-    TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data", log="/log"),
+    messages.DescribeModel(workload=Workload(), data_dir="/data"),
+    FindModel(root="/a", module="b.c", function="d", arguments=("e=1",)),
+    TryModel(workload=Workload(model=OWN, data=OwnDataset()), data_dir="/data"),
     messages.CountRows(
-        workload=Workload(), data_dir="/data", ways=(Servers(table_rows=RowRule.HASH),), log="/log"
+        workload=Workload(), data_dir="/data", ways=(Servers(table_rows=RowRule.HASH),)
     ),
-    messages.PrepareInput(workload=Workload(), data_dir="/data", log="/log"),
-    questions.ReceiveStream(address="10.0.0.1", token="abc", log="/log"),
-    questions.SendStream(address="a", port=4, token="abc", seconds=0.4, log="/log"),
-    questions.TakeBursts(address="a", token="abc", senders=3, seconds=1.0, log="/log"),
-    questions.SendBursts(address="10.0.0.1", port=40001, token="abc", log="/log"),
-    questions.ReceiveTraffic(task="r", address="10.0.0.1", log="/log"),
-    questions.SendTraffic(task="s", address="10.0.0.1", port=7, bits_per_s=2e8, log="/log"),
-    questions.AnswerCalls(address="10.0.0.1", name="n9", log="/log"),
+    messages.PrepareInput(workload=Workload(), data_dir="/data"),
+    questions.ReceiveStream(address="10.0.0.1", token="abc"),
+    questions.SendStream(address="a", port=4, token="abc", seconds=0.4),
+    questions.TakeBursts(address="a", token="abc", senders=3, seconds=1.0),
+    questions.SendBursts(address="10.0.0.1", port=40001, token="abc"),
+    questions.ReceiveTraffic(task="r", address="10.0.0.1"),
+    questions.SendTraffic(task="s", address="10.0.0.1", port=7, bits_per_s=2e8),
+    questions.AnswerCalls(address="10.0.0.1", name="n9"),
     questions.CheckHost(
         peers=(questions.Peer(host="n10", name="n10.local", address="10.0.0.2", port=7),),
-        log="/log",
     ),
-    questions.ShareFile(folder="/shared", own="n9", others=("n10",), within_s=9.5, log="/log"),
-    questions.CountGpus(visible="GPU-0,GPU-1", log="/log"),
-    questions.MultiplyMatrices(size=1024, seconds=1.0, log="/log"),
+    questions.ShareFile(folder="/shared", own="n9", others=("n10",), within_s=9.5),
+    questions.CountGpus(visible="GPU-0,GPU-1"),
+    questions.MultiplyMatrices(size=1024, seconds=1.0),
     messages.PrepareRun(num_ports=3),
     messages.RunPrepared(ports=(40001, 40002, 40003), folder="/tmp/run-x"),
     ReadFile(path="/tmp/run-x/worker-0.log", offset=1 << 40, length=1 << 20),
@@ -168,7 +167,7 @@ def test_any_request_is_understood(
     experiment: Any, workload: Workload, environment: dict[str, str]
 ) -> None:
     start = replace(EXAMPLES[0], experiment=experiment, environment=environment, weights="w.npz")
-    for request in (start, messages.DescribeModel(workload=workload, data_dir="", log="")):
+    for request in (start, messages.DescribeModel(workload=workload, data_dir="")):
         assert decode(encode(request)) == request
 
 

@@ -37,11 +37,11 @@ TOKEN = "0123456789abcdef"
 
 
 def receiving(address: str = "127.0.0.1") -> ReceiveStream:
-    return ReceiveStream(address=address, token=TOKEN, log="")
+    return ReceiveStream(address=address, token=TOKEN)
 
 
 def sending(address: str, port: int) -> SendStream:
-    return SendStream(address=address, port=port, token=TOKEN, seconds=0.2, log="")
+    return SendStream(address=address, port=port, token=TOKEN, seconds=0.2)
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ TOKEN = "0123456789abcdef"
 def exchange(seconds: float) -> list[BurstsSent]:
     """What every sender reports when all of them send to one."""
     taker, ears = Ear(), [Ear() for _ in range(SENDERS)]
-    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=SENDERS, seconds=seconds, log="")
+    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=SENDERS, seconds=seconds)
     taking = threading.Thread(target=take_bursts, args=(request, taker))
     taking.start()
     port = taker.expect(Listening).port
-    sending = SendBursts(address="127.0.0.1", port=port, token=TOKEN, log="")
+    sending = SendBursts(address="127.0.0.1", port=port, token=TOKEN)
     senders = [threading.Thread(target=send_bursts, args=(sending, ear)) for ear in ears]
     for thread in senders:
         thread.start()
@@ -55,7 +55,7 @@ def test_a_kernel_that_counts_nothing_still_tells_the_congestion_control(
 
 def test_a_sender_that_hangs_up_ends_the_bursts() -> None:
     ear, failed = Ear(), []
-    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=1, seconds=5.0, log="")
+    request = TakeBursts(address="127.0.0.1", token=TOKEN, senders=1, seconds=5.0)
 
     def take() -> None:
         with pytest.raises(ConnectionError):

@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 def answering() -> int:
     """The port of a host that answers as n9, as long as the tests run."""
     ear = Ear()
-    request = questions.AnswerCalls(address="127.0.0.9", name="n9", log="")
+    request = questions.AnswerCalls(address="127.0.0.9", name="n9")
     threading.Thread(target=answer_calls, args=(request, ear), daemon=True).start()
     return ear.expect(questions.Listening).port
 
@@ -55,7 +55,7 @@ def test_a_call_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_of_another_host_cannot_be_listened_at() -> None:
-    request = questions.AnswerCalls(address="192.0.2.77", name="n9", log="")
+    request = questions.AnswerCalls(address="192.0.2.77", name="n9")
     with pytest.raises(LaunchError, match=r"cannot listen at 192\.0\.2\.77 \(.+\)"):
         answer_calls(request, Ear())
 
@@ -67,7 +67,7 @@ def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.M
     unknown = questions.Peer(
         host="n1", name="no-such-name.invalid", address="127.0.0.9", port=answering
     )
-    check_host(questions.CheckHost(peers=(known, unknown), log=""), ear)
+    check_host(questions.CheckHost(peers=(known, unknown)), ear)
     state = ear.expect(questions.HostState)
     assert list(state.peers) == ["n9", "n1"]
     assert state.peers["n9"].unreached == ""
@@ -84,9 +84,7 @@ def test_a_host_sees_itself_and_the_others(answering: int, monkeypatch: pytest.M
 def share(
     folder: Path, own: str, others: tuple[str, ...], within_s: float = 1.0
 ) -> questions.ShareFile:
-    return questions.ShareFile(
-        folder=str(folder), own=own, others=others, within_s=within_s, log=""
-    )
+    return questions.ShareFile(folder=str(folder), own=own, others=others, within_s=within_s)
 
 
 def test_hosts_see_each_others_files(tmp_path: Path) -> None:
@@ -168,13 +166,13 @@ def test_cuda_is_asked_with_what_a_task_may_see(monkeypatch: pytest.MonkeyPatch)
         check_up, "ask_cuda", lambda _: (len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")), "")
     )
     ear = Ear()
-    count_gpus(questions.CountGpus(visible="2,3", log=""), ear)
+    count_gpus(questions.CountGpus(visible="2,3"), ear)
     assert ear.expect(questions.GpusCounted) == questions.GpusCounted(count=2, problem="")
 
 
 def test_a_product_takes_time() -> None:
     ear = Ear()
-    multiply(questions.MultiplyMatrices(size=64, seconds=0.0, log=""), ear)
+    multiply(questions.MultiplyMatrices(size=64, seconds=0.0), ear)
     assert 0 < ear.expect(questions.MatricesMultiplied).ns < 5e9
 
 
