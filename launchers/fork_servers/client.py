@@ -72,7 +72,7 @@ class ForkServerClient:
         self.log = log
         self._partial = b""
 
-    def wait_ready(self, deadline_s: float = START_DEADLINE_S) -> None:
+    def wait_ready(self) -> None:
         """Take in the server's first message.
 
         Raises:
@@ -80,7 +80,7 @@ class ForkServerClient:
             UserError: its host has another program than this one, or has one now.
         """
         try:
-            message = self._first_message(deadline_s)
+            message = self._first_message()
         except LaunchError:
             message = None
         self._take_first(message)
@@ -120,8 +120,8 @@ class ForkServerClient:
                 "program that is there now, and pools nothing of both."
             )
 
-    def _first_message(self, deadline_s: float) -> Any | None:
-        deadline = time.monotonic() + deadline_s
+    def _first_message(self) -> Any | None:
+        deadline = time.monotonic() + START_DEADLINE_S
         for _ in range(MAX_GREETING_LINES):
             line = self._next_line(deadline - time.monotonic())
             if line is None:
