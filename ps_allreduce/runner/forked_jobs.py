@@ -153,12 +153,6 @@ def _constraints(model: keras.Model) -> list[str]:
     ]
 
 
-MODEL_JOBS: Mapping[type[Any], Callable[[Any, Report], None]] = {
-    FindModel: find_model,
-    TryModel: try_model,
-}
-
-
 #: Imported here so that the fork server pays for it once, and not every task.
 PRELOADED = (local_worker, parameter_servers, backends)
 
@@ -291,6 +285,7 @@ JOBS: Mapping[type[Any], Callable[[Any, Reporter], None]] = {
     questions.SendStream: send_stream,
     questions.ReceiveTraffic: receive_traffic,
     questions.SendTraffic: send_traffic,
-    **MODEL_JOBS,
+    FindModel: find_model,
+    TryModel: try_model,
     **CHECK_UP_JOBS,
 }

@@ -151,5 +151,7 @@ def test_a_question_ends_with_a_reason(
         except LaunchError as error:
             end = str(error).splitlines()[0]
         assert end.removesuffix(".") == told.removesuffix(".")
+        assert clients[ILL].lost is (how == "die" or asks in (_answer, _give_up_silent))
+        assert not clients["n10"].lost
         if how == "hang":  # what hung is ended, and its server lives
             assert clients[ILL].is_well()
