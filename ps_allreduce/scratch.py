@@ -88,13 +88,13 @@ def remove_left_overs(folder: Path) -> None:
         with suppress(OSError):
             found = path.lstat()
             ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-            if ours and _is_of_the_dead(path):
+            if ours and _is_of_the_dead(path.name):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _is_of_the_dead(path: Path) -> bool:
+def _is_of_the_dead(name: str) -> bool:
     """The process that made such a folder is gone, if this machine tells."""
-    parts = NAME.fullmatch(path.name)
+    parts = NAME.fullmatch(name)
     if parts is None:
         return False
     copy, owner, processes, host = parts.groups()
@@ -103,14 +103,14 @@ def _is_of_the_dead(path: Path) -> bool:
     if processes.split("-")[0] == _processes().split("-")[0]:
         return False  # of another container here
     started_again = host == socket.gethostname()
-    return started_again or (copy is not None and not _is_in_an_environment(path))
+    return started_again or (copy is not None and not _is_in_an_environment(name))
 
 
-def _is_in_an_environment(path: Path) -> bool:
-    """A process of this user here was started with the path in a variable, such as PYTHONPATH."""
+def _is_in_an_environment(name: str) -> bool:
+    """A process of this user here was started with the name in a variable, such as PYTHONPATH."""
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # of somebody else, or gone
-            if os.fsencode(path) in environment.read_bytes():
+            if os.fsencode(name) in environment.read_bytes():
                 return True
     return False
 
