@@ -71,12 +71,13 @@ def show(
 def _show_part(console: Console, part: PagePart) -> None:
     """Its tables with what is said below them, and its sentences."""
     for each in part.tables:
-        title, names = each.title or None, map(str, each.rows.columns)
-        table = Table(
-            *names, title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-        )
-        for row in each.rows.itertuples(index=False):
-            table.add_row(*(escape(str(cell)) for cell in row))
+        title, cells = each.title or None, each.rows.astype(str)
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in cells.columns:
+            words = " ".join([str(name), *cells[name]]).split()
+            table.add_column(str(name), min_width=max(map(len, words), default=0))
+        for row in cells.itertuples(index=False):
+            table.add_row(*map(escape, row))
         _print_whole(console, table)
         console.print(each.caption, style="italic", markup=False)
     for line in part.sentences:
