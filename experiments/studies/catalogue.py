@@ -11,19 +11,15 @@ import textwrap
 from collections.abc import Mapping
 
 from experiments.studies import (
-    allreduce_sweep,
     calibrate,
     compare,
     embeddings,
     foresight,
-    horovod_sweep,
     incast,
     ladder,
     learning,
-    placement_sweep,
-    ps_sweep,
+    setting_sweeps,
     timeline,
-    tuning_sweep,
     wire_study,
 )
 from experiments.studies.literature import claix, network_study, osu, p2, pcad, piz_daint, storage
@@ -31,11 +27,11 @@ from experiments.studies.study import Study
 
 STUDIES: Mapping[str, Study] = {
     "compare": compare.STUDY,
-    "ps-sweep": ps_sweep.STUDY,
-    "allreduce-sweep": allreduce_sweep.STUDY,
-    "placement-sweep": placement_sweep.STUDY,
-    "tuning-sweep": tuning_sweep.STUDY,
-    "horovod-sweep": horovod_sweep.STUDY,
+    "ps-sweep": setting_sweeps.PS_SWEEP,
+    "allreduce-sweep": setting_sweeps.ALLREDUCE_SWEEP,
+    "placement-sweep": setting_sweeps.PLACEMENT_SWEEP,
+    "tuning-sweep": setting_sweeps.TUNING_SWEEP,
+    "horovod-sweep": setting_sweeps.HOROVOD_SWEEP,
     "ladder": ladder.STUDY,
     "timeline": timeline.STUDY,
     "embeddings": embeddings.STUDY,
