@@ -15,8 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, spend
-from analysis.planning.variances import pilot_of
+from analysis.planning.budget import FEWEST_STEPS, WINDOWS_S, ModelPart, Spending, pilot_of, spend
 from experiments.cli.requests import StudyRequest
 from experiments.sweep.definition import LAUNCHES, WINDOW, Choices
 from experiments.sweep.session import (
