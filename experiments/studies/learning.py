@@ -26,11 +26,14 @@ costs in examples, and on which links.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from analysis.planning.seeds import LEAST, seconds_of, seeds_wanted, spread_of
+import numpy as np
+from scipy.special import stdtrit
+
 from experiments.studies.scope import Scope
 from experiments.studies.study import Search, Study
 from experiments.sweep.definition import Choices
@@ -59,6 +62,15 @@ SEARCHED_SEEDS = (101, 102, 103)
 
 #: Learning rates of the search, times that of the model.
 RATES = (0.5, 1.0, 2.0)
+
+#: Seeds that are made in any case, those of them whose spread counts, and the most.  Only spreads
+#: are looked at, before anything is known of who is faster, so going on favours no answer (C. Stein,
+#: "A Two-Sample Test for a Linear Hypothesis Whose Power Is Independent of the Variance", Annals of
+#: Mathematical Statistics 16, 1945).
+LEAST, FIRST, MOST = 5, 3, 12
+
+#: A difference that is to be decided, at this level, in so many of such cases.
+DIFFERENCE, LEVEL, POWER = 0.2, 0.05, 0.8
 
 #: Of a model: five ways to train are searched; of seven strategies three are also on equal links.
 LAUNCHES = 5 * len(RATES) * len(SEARCHED_SEEDS) + (7 + 3) * LEAST
@@ -116,6 +128,45 @@ def _goes_on(records: Sequence[RunRecord], choices: Choices) -> bool:
         if spread is not None and choices.answer(question, int) is None:
             wanted.append(choices.decide(question, int, partial(seeds_wanted, spread)))
     return max(wanted) > LEAST
+
+
+#: Seconds to a target by seed, of every setting.
+Seconds = Mapping[str, Mapping[int, float]]
+
+
+def seconds_of(records: Iterable[RunRecord]) -> Seconds:
+    """Those of every setting on every kind of links; misses are left out."""
+    found: dict[str, dict[int, float]] = {}
+    for record in records:
+        if record.learned is not None and record.learned.target_s:
+            own = record.experiment
+            found.setdefault(own.point_id, {})[own.workload.seed] = record.learned.target_s
+    return found
+
+
+def spread_of(seconds: Seconds) -> float | None:
+    """Of ratios of two settings with the same seed: root mean square over all settings.
+
+    A setting is held against the mean logarithm of all settings with the same seed.  None where no
+    setting has reached the target with enough of the first seeds.
+    """
+    seeds = sorted({seed for own in seconds.values() for seed in own})[:FIRST]
+    rows = [[own[seed] for seed in seeds] for own in seconds.values() if {*seeds} <= {*own}]
+    if len(seeds) < FIRST or len(rows) < 2:
+        return None
+    logs = np.log(np.asarray(rows))
+    left = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
+    freedom = (len(rows) - 1) * (FIRST - 1)
+    return math.sqrt(2 * float((left**2).sum()) / freedom)
+
+
+def seeds_wanted(spread: float) -> int:
+    """So many that the difference is decided by pairs whose ratios have this spread (logarithm)."""
+    for number in range(LEAST, MOST):
+        quantiles = stdtrit(number - 1, np.asarray([1 - LEVEL / 2, POWER]))
+        if float(quantiles.sum()) * spread / math.sqrt(number) <= math.log1p(DIFFERENCE):
+            return number
+    return MOST
 
 
 def _networks(scope: Scope) -> list[EmulatedNetwork | None]:

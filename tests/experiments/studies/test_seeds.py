@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.planning.seeds import LEAST, MOST, seconds_of, seeds_wanted, spread_of
+from experiments.studies.learning import LEAST, MOST, seconds_of, seeds_wanted, spread_of
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from tests.analysis.learners import trained
 
