@@ -1,4 +1,7 @@
-"""Which of the measured settings is taken home: the fastest, or one that is named.
+"""What follows from the settings that were measured: which stay in a sweep, which is taken home.
+
+Decides what a sweep sees before it launches its main comparison once more, as the report tells it:
+the same settings have left their side, and the interval is the one that is told.
 
 Decides what "the fastest" is, as the report does: of the main comparison's settings, or of one side
 alone of its synchronous ones, the one that leads as far as it is decided (`stats.findings`); and
@@ -16,7 +19,8 @@ from pathlib import Path
 from analysis.data.blocks import BEFOREHAND, analysed
 from analysis.data.cases import Case, Point, make_cases
 from analysis.data.load import find_sweeps, read_sweep
-from analysis.stats.comparisons import Comparison, compare_alone, comparisons
+from analysis.data.metric import RATE
+from analysis.stats.comparisons import Comparison, compare_alone, comparisons, may_be_best
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import contending_sides, highest, leader, plain_lead
 from analysis.stats.pairs.rivals import contenders, rivals_of
@@ -189,3 +193,49 @@ def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
         record=point.counting[-1],
         alone=compare_alone(case, highest(singles), [point]) if several else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What is known of the main comparison.
+
+    Attributes:
+        beaten: `point_id` of the settings that cannot be the best of their side any more.
+        half_width: how far the interval of the ratio reaches to either side, as a share of it; of
+            several cases the widest.  None where some case has no main comparison with an interval.
+    """
+
+    beaten: frozenset[str]
+    half_width: float | None
+
+
+def look_at(sweep_dir: Path) -> Glance:
+    """See what the records of a sweep tell so far.
+
+    Raises:
+        UserError: no record can be read.
+    """
+    mains = [comparisons(case).main for case in _cases(sweep_dir)]
+    known = [main for main in mains if main is not None]
+    widths = [main.decision.half_width for main in known]
+    certain = [width for width in widths if width is not None]
+    return Glance(
+        beaten=frozenset(name for main in known for name in _beaten(main)),
+        half_width=max(certain) if certain and len(certain) == len(mains) else None,
+    )
+
+
+def _cases(sweep_dir: Path) -> tuple[Case, ...]:
+    results = analysed(read_sweep(sweep_dir))
+    return make_cases(
+        results.block.table, results.files.records, results.files.definition.may_stop_early
+    )
+
+
+def _beaten(main: Comparison) -> list[str]:
+    return [
+        point.experiment.point_id
+        for side in main.sides
+        for point in side.points
+        if point not in may_be_best(side.points, RATE)
+    ]

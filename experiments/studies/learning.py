@@ -63,9 +63,9 @@ SEARCHED_SEEDS = (101, 102, 103)
 #: Learning rates of the search, times that of the model.
 RATES = (0.5, 1.0, 2.0)
 
-#: Seeds that are made in any case, those of them whose spread counts, and the most.  Only spreads
-#: are looked at, before anything is known of who is faster, so going on favours no answer (C. Stein,
-#: "A Two-Sample Test for a Linear Hypothesis Whose Power Is Independent of the Variance", Annals of
+#: Seeds made in any case, those of them whose spread counts, and the most.  Only spreads are looked
+#: at, before anything is known of who is faster, so going on favours no answer (Stein, "A
+#: Two-Sample Test for a Linear Hypothesis Whose Power Is Independent of the Variance", Annals of
 #: Mathematical Statistics 16, 1945).
 LEAST, FIRST, MOST = 5, 3, 12
 

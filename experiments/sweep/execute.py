@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.planning.looks import Glance, look_at
+from analysis.planning.choice import Glance, look_at
 from experiments.sweep.definition import LAUNCHES, LEFT, Choices, save_definition
 from experiments.sweep.folder import check_writable
 from experiments.sweep.history import History, Standing, of_block, read_history

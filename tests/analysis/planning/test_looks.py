@@ -10,7 +10,7 @@ import pytest
 from analysis.data.blocks import analysed
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
-from analysis.planning.looks import look_at
+from analysis.planning.choice import look_at
 from analysis.report.sentences.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers
