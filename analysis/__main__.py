@@ -28,6 +28,7 @@ from analysis.data.cases import Case, make_cases
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
+from analysis.data.sending import SUFFIX, unpack
 from analysis.figures.save import save_figures
 from analysis.predict.predict_commands import (
     check_command,
@@ -41,9 +42,6 @@ from analysis.report.screen import show, show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import SCREEN_WIDTH
 from analysis.stats.pairs.two_results import shared_cases
-from analysis.suite.bench_costs import summarise_bench
-from analysis.suite.envelope import check_envelope, render_envelope
-from analysis.suite.sending import SUFFIX, unpack
 from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.process import end_as_interrupted
@@ -132,20 +130,6 @@ def _only_sweep(folder: Path) -> Path:
         listed = ", ".join(str(sweep) for sweep in sweeps)
         raise UserError(f"{folder} holds several sweeps, name one of them: {listed}.")
     return sweeps[0]
-
-
-@cli.command()
-@_FOLDER
-def bench(folder: Path) -> None:
-    """Write bench/bench.json from the sweeps of a bench below FOLDER/bench, and show it."""
-    echo("\n".join(summarise_bench(folder)))
-
-
-@cli.command("emulation-check")
-@_FOLDER
-def emulation_check(folder: Path) -> None:
-    """Say up to which rate emulated hosts agree with themselves, from FOLDER/emulation-check."""
-    echo("\n".join(render_envelope(check_envelope(folder))))
 
 
 cli.add_command(predict_command)

@@ -34,7 +34,7 @@ MAY_IMPORT = {
 
 #: What two rooms of experiments ask the analysis besides: for a judgement, a prediction, a figure.
 ASKED = {
-    "experiments/suite/": ("analysis.suite",),
+    "experiments/suite/": ("analysis.data", "analysis.stats", "analysis.wording"),
     "experiments/tuning/": (
         *("analysis.data.prices", "analysis.figures", "analysis.predict", "analysis.stats"),
         "analysis.wording",
@@ -211,7 +211,6 @@ NEIGHBOURS = {
         "figures": ("data", "stats", "timeline"),
         "published": ("data", "figures", "stats"),
         "report": ("data", "derive", "figures", "predict", "published", "stats", "timeline"),
-        "suite": ("data", "derive", "stats"),
     },
 }
 
@@ -237,11 +236,9 @@ def test_rooms_import_their_neighbours_in_one_direction() -> None:
 
 
 def test_only_commands_import_what_the_suite_measures_of_itself() -> None:
-    own = ("experiments/suite/", "analysis/suite/")
-    commands = ("experiments/suite_commands.py", "analysis/__main__.py")
-    others = [relative for relative in SOURCES if not relative.startswith((*own, *commands))]
-    suite = ("experiments.suite", "analysis.suite")
-    assert imports(others, lambda _, name: is_of(name, suite)) == []
+    own = ("experiments/suite/", "experiments/suite_commands.py")
+    others = [relative for relative in SOURCES if not relative.startswith(own)]
+    assert imports(others, lambda _, name: is_of(name, ["experiments.suite"])) == []
 
 
 def test_nobody_imports_the_measured_program() -> None:

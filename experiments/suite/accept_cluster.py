@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 
-from analysis.suite.sending import SUFFIX, pack
+from analysis.data.sending import SUFFIX, pack
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.sweep_command import run_study
 from experiments.models.workload_request import WorkloadRequest

@@ -7,7 +7,7 @@ Method: a seed draws what is planted in each launch, on emulated hosts with an e
 Launches without each cause come before and after it in the same turn.  The latest sound launches
 of a side say how long a step is, and so how much of a cause makes it longer by a share.  A launch
 from which others took much of the processors is made again.  What is found is judged in
-`analysis.suite.found_causes`.
+`experiments.suite.found_causes`.
 
 Cost: 60 launches with causes take about 220 launches of twelve seconds.
 
@@ -22,17 +22,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.suite.found_causes import (
+from experiments import surroundings
+from experiments.suite.found_causes import (
     FILE,
     FOLDER,
     Plant,
     PlantedTurn,
     judge,
+    read_lines,
     render_found,
     runs_table,
+    write_lines,
 )
-from analysis.suite.json_lines import read_lines, write_lines
-from experiments import surroundings
 from experiments.suite.planted_points import (
     MEASUREMENT,
     NETWORK,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.suite.found_causes import Plant
+from experiments.suite.found_causes import Plant
 from ps_allreduce.model_files import copy_files
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset

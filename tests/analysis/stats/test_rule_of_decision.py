@@ -25,7 +25,7 @@ from analysis.stats.decision import (
     decide,
     still_open,
 )
-from analysis.suite.found_causes import Share
+from experiments.suite.found_causes import Share
 from experiments.sweep.sweep import PROFILES
 
 #: The planted difference.

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.found_causes import FILE, FOLDER, PlantedTurn
-from analysis.suite.json_lines import read_lines
+from experiments.suite.found_causes import FILE, FOLDER, PlantedTurn, read_lines
 from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import SIDES, draws, sound_point
 from ps_allreduce.record.records import Status

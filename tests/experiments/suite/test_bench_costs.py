@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from analysis.suite.bench_costs import summarise_bench
+from experiments.suite.bench import summarise_bench
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import RecordingComparison
 from ps_allreduce.record.records import Phases, RecordingTimes, RunRecord

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.data.load import load
-from analysis.suite.sending import Hidden, hidden_in, pack, unpack
+from analysis.data.sending import Hidden, hidden_in, pack, unpack
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.record.hosts import Gpu, Interface

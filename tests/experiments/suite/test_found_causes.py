@@ -10,14 +10,15 @@ import pytest
 
 from analysis.derive.steadiness import LEAST_FOR_HUMPS
 from analysis.stats.explained_parts import Cause
-from analysis.suite.found_causes import (
+from experiments.suite.found_causes import (
     FILE,
     Plant,
     PlantedTurn,
     judge,
+    read_lines,
     render_found,
+    write_lines,
 )
-from analysis.suite.json_lines import read_lines, write_lines
 from experiments.suite.planted_points import (
     COMPUTE,
     INCAST,

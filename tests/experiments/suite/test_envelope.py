@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.suite.envelope import (
-    PlainTcp,
+from experiments.suite.emulation_check import (
+    PLAIN_TCP,
     check_envelope,
-    plain_tcp_path,
     render_envelope,
     slowed_down,
 )
-from analysis.suite.json_lines import write_lines
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
@@ -143,9 +141,9 @@ def test_packets_that_ports_lost_are_added_up_and_named(
 def test_plain_tcp_stands_beside_training_and_is_judged_by_what_ports_lose(tmp_path: Path) -> None:
     points = [replace(each, links=(STREAM,)) for each in two_scales(0)]
     save_all(tmp_path / "emulation-check", points)
-    found = [PlainTcp(num_hosts=n, bits_per_s=1e9, reached=0.95, port_drops=n - 2) for n in (2, 4)]
-    write_lines(plain_tcp_path(tmp_path), found)
-    envelope = check_envelope(tmp_path)
+    plain = {"strategy": PLAIN_TCP, "bits_per_s": 1e9, "reached": 0.95, "num_pairs": 0}
+    found = [{**plain, "num_hosts": n, "port_drops": n - 2} for n in (2, 4)]
+    envelope = check_envelope(tmp_path, found)
     assert list(envelope["reached"]) == [0.95, 0.95, 0.5, 1.0]
     assert render_envelope(envelope)[-3:-1] == [
         "plain TCP, 2 hosts: ports lost no packet at 1gbit",

@@ -10,11 +10,13 @@ others: no cause may be found there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 import pandas as pd
 from scipy import stats
@@ -25,6 +27,9 @@ from analysis.stats.causes import Difference, difference
 from analysis.stats.explained_parts import Cause
 from analysis.stats.statistics import CONFIDENCE
 from analysis.wording import ratio
+from ps_allreduce.errors import UserError
+from ps_allreduce.record.files import write_atomically
+from ps_allreduce.serialization import from_json, parse_json, to_json
 
 #: The folder of the results, and the file in it that says what was planted where.
 FOLDER, FILE = "planted-causes", "planted.jsonl"
@@ -262,3 +267,31 @@ def _group_text(group: pd.DataFrame) -> str:
         f"{right}; part found in {len(told)}: promised {promised * 1e3:.2f} ms, "
         f"gained {gained * 1e3:.2f} ms (ratio {ratio(gained / promised)})"
     )
+
+
+ValueT = TypeVar("ValueT")
+
+
+def read_lines(path: Path, kind: type[ValueT]) -> list[ValueT]:
+    """All values in a file; none where there is no file.
+
+    Raises:
+        UserError: a line is no JSON, or no value of that kind.
+    """
+    if not path.exists():
+        return []
+    try:
+        lines = [parse_json(line) for line in path.read_bytes().splitlines()]
+    except ValueError as error:
+        raise UserError(f"{path} holds a line that is no JSON ({error}).") from error
+    return [from_json(kind, line, str(path)) for line in lines]
+
+
+def write_lines(path: Path, values: Iterable[object]) -> None:
+    """Write a line for each value.
+
+    Raises:
+        UserError: no permission, or no space left.
+    """
+    lines = [json.dumps(to_json(each)) + "\n" for each in values]
+    write_atomically(path, "".join(lines).encode())
