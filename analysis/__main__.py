@@ -41,7 +41,7 @@ from analysis.report.pages.pages import study_page, write_report
 from analysis.report.screen import show, show_two
 from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import SCREEN_WIDTH
-from analysis.stats.pairs.two_results import shared_cases
+from analysis.stats.two_results import shared_cases
 from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.process import end_as_interrupted

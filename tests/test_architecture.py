@@ -405,7 +405,7 @@ def test_no_sentence_is_made_of_two_rates() -> None:
         return (is_call or is_order) and not values.isdisjoint(names_of(node))
 
     assert places(compares) == []
-    deciding = ("analysis.stats.statistics.compare", "analysis.stats.pairs.rivals.mean_gain")
+    deciding = ("analysis.stats.statistics.compare", "analysis.stats.rivals.mean_gain")
     # Speed-ups beside published ones have intervals, and are no claims.
     published = "analysis/published/"
     own = [r for r in SOURCES if is_of_sentences(r) and not r.startswith(published)]

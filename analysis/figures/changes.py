@@ -29,9 +29,9 @@ from analysis.figures.style import (
 )
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.pairs.rivals import Kind
-from analysis.stats.pairs.setting_pairs import Ladder, ladders, varies_exchange
 from analysis.stats.points import launch_ratios
+from analysis.stats.rivals import Kind
+from analysis.stats.setting_pairs import Ladder, ladders, varies_exchange
 from analysis.wording import ratio_text, workers_text
 from ps_allreduce.point.strategies.stock import Rung
 

@@ -27,8 +27,8 @@ from analysis.figures.style import (
 )
 from analysis.stats.comparisons import comparisons
 from analysis.stats.findings import headline_row, leader
-from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import mean_rate
+from analysis.stats.rivals import contenders, default_of
 from analysis.wording import workers_text
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.

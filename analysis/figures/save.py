@@ -30,8 +30,8 @@ from analysis.figures.changes import exchange_data, ladder_data, plot_exchange, 
 from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.step_timeline import plot_timeline, timeline_data
 from analysis.figures.style import save_figure
-from analysis.stats.pairs.setting_pairs import without_changed
 from analysis.stats.points import point_table
+from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
 

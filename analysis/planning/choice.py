@@ -23,7 +23,7 @@ from analysis.data.metric import RATE
 from analysis.stats.comparisons import Comparison, compare_alone, comparisons, may_be_best
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import contending_sides, highest, leader, plain_lead
-from analysis.stats.pairs.rivals import contenders, rivals_of
+from analysis.stats.rivals import contenders, rivals_of
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
 from analysis.wording import number, with_interval
 from ps_allreduce.errors import UserError

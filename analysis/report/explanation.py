@@ -19,7 +19,7 @@ from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import MOST_STRETCH, Cause, lost_shares
 from analysis.stats.findings import headline_row
-from analysis.stats.pairs.setting_pairs import ladders
+from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
 from ps_allreduce.exchange.stacking import RowRule

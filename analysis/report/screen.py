@@ -5,7 +5,7 @@ workers and equal cost, the suite against plain TensorFlow, what it has to do wi
 about numbers of the table, and where the report is, which holds the rest.  All are sentences of the
 report.  Of a study from the literature it prints the tables that stand beside the published
 numbers; of two folders that are compared a table, and what sets them apart.  What may be compared
-is decided in `stats.pairs.two_results`.
+is decided in `stats.two_results`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from analysis.report.sentences.verdict import verdict
 from analysis.report.tables.table import render_table, short_legend
 from analysis.report.tables.where_time_goes import traced_sentence
 from analysis.stats.comparisons import Comparison
-from analysis.stats.pairs.two_results import OF_MACHINES, SharedCase, condition_differences
 from analysis.stats.points import mean_rate
+from analysis.stats.two_results import OF_MACHINES, SharedCase, condition_differences
 from analysis.wording import NONE, count_text, number, ratio_text
 
 #: Of two folders that are compared.

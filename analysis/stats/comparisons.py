@@ -29,7 +29,8 @@ from analysis.stats.decision import (
     still_open,
 )
 from analysis.stats.doubts import doubt_about
-from analysis.stats.pairs.rivals import (
+from analysis.stats.points import base_of
+from analysis.stats.rivals import (
     Kind,
     Side,
     against_defaults,
@@ -38,14 +39,13 @@ from analysis.stats.pairs.rivals import (
     meetings,
     side_of,
 )
-from analysis.stats.pairs.setting_pairs import (
+from analysis.stats.setting_pairs import (
     PointPair,
     changed_pairs,
     synchronous_pairs,
     without_changed,
     without_rungs,
 )
-from analysis.stats.points import base_of
 from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.sides import Basis, Meeting
 

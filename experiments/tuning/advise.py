@@ -15,7 +15,7 @@ from analysis.predict.calibration_file import SHIPPED, CalibrationFile, read_cal
 from analysis.predict.predict_commands import newest_launches
 from analysis.predict.predictions import Prediction
 from analysis.stats.decision import Outcome
-from analysis.stats.sooner import Sooner, learned_cases, reached_sooner
+from analysis.stats.findings import Sooner, learned_cases, reached_sooner
 from analysis.wording import count_text, factor_text, number, outcome_text, with_interval
 from experiments.studies.learning import LAUNCHES
 from experiments.sweep.sweep import OVERHEAD_S

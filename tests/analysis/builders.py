@@ -17,7 +17,7 @@ from analysis.data.columns import make_table
 from analysis.data.rows import row_of
 from analysis.report.sentences.verdict import Verdict, verdict
 from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.pairs.rivals import Kind
+from analysis.stats.rivals import Kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.wire import Wire

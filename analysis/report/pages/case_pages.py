@@ -34,8 +34,6 @@ from analysis.report.tables.where_time_goes import (
 from analysis.stats.causes import explanations
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Decision
-from analysis.stats.pairs.rivals import Kind
-from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
 from analysis.stats.points import (
     BASES,
     PlacementPoint,
@@ -43,6 +41,8 @@ from analysis.stats.points import (
     placement_points,
     point_table,
 )
+from analysis.stats.rivals import Kind
+from analysis.stats.setting_pairs import varies_exchange, without_changed
 from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     TextTable,

@@ -19,8 +19,8 @@ from analysis.report.sentences.verdict import Verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import leader, leading
-from analysis.stats.pairs.rivals import contenders, default_of
 from analysis.stats.points import base_text, point_table
+from analysis.stats.rivals import contenders, default_of
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,

@@ -28,7 +28,7 @@ from analysis.stats.findings import (
     leading,
     undecided_with,
 )
-from analysis.stats.pairs.rivals import costs_alike, default_of
+from analysis.stats.rivals import costs_alike, default_of
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,

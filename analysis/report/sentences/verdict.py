@@ -39,8 +39,8 @@ from analysis.report.tables.what_was_run import notes_line
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
-from analysis.stats.pairs.rivals import Kind, Side, contenders, rivals_of
-from analysis.stats.pairs.setting_pairs import Ladder, ladders
+from analysis.stats.rivals import Kind, Side, contenders, rivals_of
+from analysis.stats.setting_pairs import Ladder, ladders
 from analysis.wording import (
     capital,
     count_text,

@@ -22,7 +22,7 @@ from analysis.report.sentences.verdict import verdict
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import drift_of
-from analysis.stats.pairs.rivals import Kind
+from analysis.stats.rivals import Kind
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,

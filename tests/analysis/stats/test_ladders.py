@@ -15,8 +15,8 @@ from analysis.report.sentences.verdict import verdict
 from analysis.stats.causes import explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.pairs.rivals import Kind
-from analysis.stats.pairs.setting_pairs import ladders
+from analysis.stats.rivals import Kind
+from analysis.stats.setting_pairs import ladders
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.strategies.stock import LADDERS, Rung

@@ -23,7 +23,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.data.prices import Prices
 from analysis.stats.doubts import is_uneven
-from analysis.stats.pairs.setting_pairs import PointPair, ladders
+from analysis.stats.setting_pairs import PointPair, ladders
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.sides import (

@@ -13,7 +13,7 @@ from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import doubt_about
 from analysis.stats.findings import leading
-from analysis.stats.pairs.rivals import against_defaults, contenders
+from analysis.stats.rivals import against_defaults, contenders
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
 from ps_allreduce.record.records import RunRecord

@@ -18,7 +18,7 @@ from analysis.data.metric import RATE
 from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Contest, Decision, decide
 from analysis.stats.doubts import doubt_about, drifted
-from analysis.stats.pairs.rivals import Kind, side_of
+from analysis.stats.rivals import Kind, side_of
 from analysis.stats.statistics import CONFIDENCE
 from ps_allreduce.errors import UserError
 

@@ -15,7 +15,7 @@ from analysis.data.prices import Prices, stated_prices
 from analysis.report.sentences.verdict import Verdict, verdict
 from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.pairs.rivals import Kind
+from analysis.stats.rivals import Kind
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (

@@ -14,7 +14,7 @@ from analysis.figures.against_workers import plot_against_packs, plot_throughput
 from analysis.figures.changes import plot_exchange
 from analysis.figures.save import save_figures
 from analysis.stats.decision import Outcome
-from analysis.stats.pairs.setting_pairs import varies_exchange, without_changed
+from analysis.stats.setting_pairs import varies_exchange, without_changed
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, WireType

@@ -1,1 +1,0 @@
-"""What is held against what: pairs of points, sides, rungs of a ladder, two results."""
