@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,20 +60,19 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown()
     times = TextTable(rows=_times(launches), title="Time of an epoch", caption=TEXTS["times"])
     figures = [_time_figure(launches)]
-    settings = launches[["model", "loop", "batch", "hosts"]].drop_duplicates()
-    if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
+    fitted = _fitted(launches)
+    if not fitted:
         told = "Too few settings were measured to fit models of the time."
         return Shown(sentences=[told], tables=[times], figures=figures)
-    fitted = {name: fit_linear(launches, formula) for name, formula in MODELS.items()}
     tables = [
         times,
         TextTable(rows=_fits(fitted), title="Models of the time", caption=TEXTS["fits"]),
     ]
     tables += [
         TextTable(
-            rows=_anova(model), title=f"Analysis of variance, {name}", caption=TEXTS["variance"]
+            rows=_anova(fit), title=f"Analysis of variance, {name}", caption=TEXTS["variance"]
         )
-        for name, model in fitted.items()
+        for name, fit in fitted.items()
     ]
     return Shown(
         sentences=_sentences(launches), tables=tables, figures=[*figures, _residual_figure(fitted)]
@@ -139,33 +138,58 @@ def _hosts_text(name: object) -> str:
     return f"{name} host{'s' * (name != 1)}" if isinstance(name, int) else str(name)
 
 
-def _fits(fitted: Mapping[str, LinearModel]) -> pd.DataFrame:
+#: What statsmodels fits, which has no types; by ordinary least squares.
+Fits = Mapping[str, Any]
+
+
+def _fitted(launches: pd.DataFrame) -> Fits:
+    """Every model, or none where there are too few settings or launches for one."""
+    from statsmodels.formula.api import ols
+
+    settings = launches[["model", "loop", "batch", "hosts"]].drop_duplicates()
+    if len(settings) < FEWEST_SETTINGS or (settings.nunique() < 2).any():
+        return {}
+    models = {name: ols(formula, launches) for name, formula in MODELS.items()}
+    if any(len(launches) <= model.exog.shape[1] for model in models.values()):
+        return {}
+    return {name: model.fit() for name, model in models.items()}
+
+
+def _fits(fitted: Fits) -> pd.DataFrame:
+    """With the tests that residuals are normal (Shapiro, Wilk) and alike (Breusch, Pagan)."""
+    from scipy.stats import shapiro
+    from statsmodels.stats.diagnostic import het_breuschpagan
+
     return pd.DataFrame(
         [
             {
                 "model": name,
-                "terms": str(len(model.coefficients)),
-                "R\N{SUPERSCRIPT TWO}": f"{model.r_squared:.4f}",
-                "adj. R\N{SUPERSCRIPT TWO}": f"{model.adjusted_r_squared:.4f}",
-                "resid. std": number(model.residual_std),
-                "AIC": f"{model.aic:.1f}",
-                "p, normal": _chance(model.normal_p),
-                "p, alike": _chance(model.even_p),
+                "terms": str(len(fit.params)),
+                "R\N{SUPERSCRIPT TWO}": f"{fit.rsquared:.4f}",
+                "adj. R\N{SUPERSCRIPT TWO}": f"{fit.rsquared_adj:.4f}",
+                "resid. std": number(fit.mse_resid**0.5),
+                "AIC": f"{fit.aic:.1f}",
+                "p, normal": _chance(shapiro(fit.resid).pvalue),
+                "p, alike": _chance(het_breuschpagan(fit.resid, fit.model.exog)[1]),
             }
-            for name, model in fitted.items()
+            for name, fit in fitted.items()
         ]
     )
 
 
-def _anova(model: LinearModel) -> pd.DataFrame:
-    rows = model.variance
+def _anova(fit: Any) -> pd.DataFrame:
+    """Type II."""
+    from statsmodels.api import stats
+
+    rows = stats.anova_lm(fit, typ=2)
+    shares = rows["sum_sq"] / rows["sum_sq"].sum()
     return pd.DataFrame(
         {
             "term": [_term_text(str(term)) for term in rows.index],
-            "df": rows[FREEDOM].map(lambda count: f"{count:.0f}"),
-            "F": rows[F_VALUE].map(number),
-            "p": rows[CHANCE].map(_chance),
-            "share": rows[SHARE].map(lambda share: f"{share:.1%}"),
+            "df": rows["df"].map(lambda count: f"{count:.0f}"),
+            "F": rows["F"].map(number),
+            "p": rows["PR(>F)"].map(_chance),
+            "share": shares.map(lambda share: f"{share:.1%}"),
         }
     )
 
@@ -215,10 +239,10 @@ def _drawn_times(launches: pd.DataFrame, factors: Sequence[str]) -> Figure:
     return plot_panels(panels, ticks, labels, columns=launches["model"].nunique())
 
 
-def _residual_figure(fitted: Mapping[str, LinearModel]) -> StudyFigure:
+def _residual_figure(fitted: Fits) -> StudyFigure:
     data = [
-        pd.DataFrame({"model": name, "fitted": model.fitted, "residual": model.residuals})
-        for name, model in fitted.items()
+        pd.DataFrame({"model": name, "fitted": fit.fittedvalues, "residual": fit.resid})
+        for name, fit in fitted.items()
     ]
     return StudyFigure(
         name="residuals",
@@ -231,16 +255,16 @@ def _residual_figure(fitted: Mapping[str, LinearModel]) -> StudyFigure:
     )
 
 
-def _drawn_residuals(fitted: Mapping[str, LinearModel]) -> Figure:
+def _drawn_residuals(fitted: Fits) -> Figure:
     with style():
         figure, grid = new_figure(2, len(fitted), 4.6)
-        for column, (name, model) in enumerate(fitted.items()):
+        for column, (name, fit) in enumerate(fitted.items()):
             above, below = grid[column], grid[len(fitted) + column]
-            above.plot(model.fitted, model.residuals, "o", color=COLOURS[0], ms=3)
+            above.plot(fit.fittedvalues, fit.resid, "o", color=COLOURS[0], ms=3)
             above.axhline(0.0, color=FAINT, linewidth=0.8)
             above.set_title(name.replace(", ", ",\n"), loc="left")
             above.set_xlabel("fitted")
-            scaled = np.sort(model.residuals) / model.residual_std
+            scaled = np.sort(fit.resid) / fit.mse_resid**0.5
             # Blom's places of sorted values (1958).
             ranks = (np.arange(1, len(scaled) + 1) - 0.375) / (len(scaled) + 0.25)
             normal = ndtri(ranks)
@@ -253,76 +277,3 @@ def _drawn_residuals(fitted: Mapping[str, LinearModel]) -> Figure:
 
 
 PCAD = published("pcad", _show)
-
-
-#: Columns of the analysis of variance.
-SQUARES, FREEDOM, F_VALUE, CHANCE, SHARE = "sum of squares", "df", "F", "p", "share"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LinearModel:
-    """A fitted model.
-
-    Attributes:
-        formula: in the language of R, for instance `seconds ~ hosts * batch`.
-        coefficients: by term: estimate, low and high (95 % interval), p.
-        variance: by term, type II: sum of squares, degrees of freedom, F, p, and the share of the
-            sum of all squares; the last row holds the residuals.
-        fitted, residuals: of every row, in the unit of the response.
-        r_squared, adjusted_r_squared, residual_std, aic: of the whole model.
-        normal_p: Shapiro and Wilk's test that residuals are normal.
-        even_p: Breusch and Pagan's test that residuals vary alike everywhere.
-    """
-
-    formula: str
-    coefficients: pd.DataFrame
-    variance: pd.DataFrame
-    fitted: pd.Series
-    residuals: pd.Series
-    r_squared: float
-    adjusted_r_squared: float
-    residual_std: float
-    aic: float
-    normal_p: float
-    even_p: float
-
-
-def fit_linear(rows: pd.DataFrame, formula: str) -> LinearModel:
-    """Fit a model by ordinary least squares.
-
-    Args:
-        rows: a row for each launch, with the columns that the formula names.
-
-    Raises:
-        ValueError: there are no more rows than coefficients.
-    """
-    from scipy.stats import shapiro
-    from statsmodels.api import stats
-    from statsmodels.formula.api import ols
-    from statsmodels.stats.diagnostic import het_breuschpagan
-
-    model = ols(formula, rows)
-    if len(rows) <= model.exog.shape[1]:
-        raise ValueError(f"{len(rows)} launches are too few for {formula}")
-    fit = model.fit()
-    intervals = fit.conf_int()
-    return LinearModel(
-        formula=formula,
-        coefficients=pd.DataFrame(
-            {"estimate": fit.params, "low": intervals[0], "high": intervals[1], "p": fit.pvalues}
-        ),
-        variance=_variance(stats.anova_lm(fit, typ=2)),
-        fitted=fit.fittedvalues,
-        residuals=fit.resid,
-        r_squared=float(fit.rsquared),
-        adjusted_r_squared=float(fit.rsquared_adj),
-        residual_std=float(fit.mse_resid**0.5),
-        aic=float(fit.aic),
-        normal_p=float(shapiro(fit.resid).pvalue),
-        even_p=float(het_breuschpagan(fit.resid, model.exog)[1]),
-    )
-
-
-def _variance(table: pd.DataFrame) -> pd.DataFrame:
-    named = table.rename(columns={"sum_sq": SQUARES, "df": FREEDOM, "F": F_VALUE, "PR(>F)": CHANCE})
-    return named.assign(**{SHARE: named[SQUARES] / named[SQUARES].sum()})
