@@ -209,8 +209,8 @@ NEIGHBOURS = {
         "predict": ("data", "derive"),
         "timeline": ("data",),
         "figures": ("data", "stats", "timeline"),
-        "published": ("data", "figures", "stats"),
-        "report": ("data", "derive", "figures", "predict", "published", "stats", "timeline"),
+        "studies": ("data", "figures", "stats"),
+        "report": ("data", "derive", "figures", "predict", "stats", "studies", "timeline"),
     },
 }
 
@@ -381,7 +381,7 @@ def test_what_depends_on_the_strategy_asks_its_traits() -> None:
 
 
 def is_of_sentences(relative: str) -> bool:
-    own = ("analysis/report/", "analysis/published/", "analysis/planning/choice")
+    own = ("analysis/report/", "analysis/studies/", "analysis/planning/choice")
     return relative.startswith((*own, "experiments/tuning/outcome"))
 
 
@@ -407,8 +407,8 @@ def test_no_sentence_is_made_of_two_rates() -> None:
     assert places(compares) == []
     deciding = ("analysis.stats.statistics.compare", "analysis.stats.rivals.mean_gain")
     # Speed-ups beside published ones have intervals, and are no claims.
-    published = "analysis/published/"
-    own = [r for r in SOURCES if is_of_sentences(r) and not r.startswith(published)]
+    studies = "analysis/studies/"
+    own = [r for r in SOURCES if is_of_sentences(r) and not r.startswith(studies)]
     assert len(own) > 10
     assert imports(own, lambda _, name: name in deciding) == []
 

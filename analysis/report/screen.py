@@ -3,9 +3,9 @@
 Decides what fits on a screen: of a verdict the headline and the reason for it, the same at equal
 workers and equal cost, the suite against plain TensorFlow, what it has to do with networks, doubts
 about numbers of the table, and where the report is, which holds the rest.  All are sentences of the
-report.  Of a study from the literature it prints the tables that stand beside the published
-numbers; of two folders that are compared a table, and what sets them apart.  What may be compared
-is decided in `stats.two_results`.
+report.  Of a study with a page of its own it prints the tables of that page; of two folders
+that are compared a table, and what sets them apart.  What may be compared is decided in
+`stats.two_results`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def show(
     """Print tables, what is missing, and at the end the verdicts.
 
     Args:
-        study: the page of the published study that the sweep repeats; its tables stand in the place
+        study: the page of the study that the sweep is of; its tables stand in the place
             of those of the cases.
     """
     for item in reports if study is None else ():

@@ -1,16 +1,34 @@
 """What more hosts would do: sliders over the closed form, and pictures that need no script.
 
-Decides that a sweep which calibrates has this page, and what stands below its pictures.
+Decides that a sweep which calibrates has this page, and what its pictures are.  What they show is
+decided in `analysis.predict.sliders`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
 from analysis.data.blocks import SweepResults
-from analysis.figures.ahead import plot_efficiencies, plot_fastest, plot_servers_needed
 from analysis.figures.save import save_with_data
+from analysis.figures.style import (
+    COLOURS,
+    GRID,
+    LINES,
+    MARKERS,
+    PAPER,
+    legend_of_figure,
+    new_figure,
+    style,
+)
 from analysis.predict.calibration import families, usable
 from analysis.predict.calibration_file import NAME, CalibrationFile, save_calibration
 from analysis.predict.predictions import FURTHEST, Teller
@@ -48,57 +66,41 @@ def ahead_page(results: SweepResults) -> Page | None:
     return _page_of(shown, folder, results.name)
 
 
-def _source(results: SweepResults) -> str:
-    """Where and when it was measured."""
-    last, known = results.block.records[-1], results.block.provenance
-    own = last.experiment
-    machine = f"{known.cpu_count} processors {known.cpu_model}"
-    day = last.started_at[:10]
-    return f"{own.workload.model.name}, {own.launcher}, {machine}, {day}, commit {known.commit}"
-
-
 def _page_of(shown: Sliders, folder: Path, name: str) -> Page:
     """Sliders and pictures, which are saved in the folder."""
-    settings, at = [each.name for each in shown.settings], rate_text(shown.bits_per_s)
-    cells, needed, shares = fastest(shown), servers_needed(shown), efficiencies(shown)
-    most = FURTHEST * shown.calibrated
-    drawn = [
-        (
-            "fastest",
-            "Which setting is fastest",
-            f"With the best number of servers, {shown.batch} {shown.unit} in a worker's step; grey "
-            f"where intervals overlap. Beyond {most} workers nothing is said.",
-            plot_fastest(cells, settings),
-            cells,
-        ),
-        (
-            "servers-needed",
-            "Servers needed",
-            f"The fewest with 95 % of the rate with the best number, links of {at}. Hollow: bounds "
-            "are compared, not rates.",
-            plot_servers_needed(needed, settings),
-            needed,
-        ),
-        (
-            "efficiency-ahead",
-            "Efficiency",
-            f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. "
-            f"Thin lines: what is possible at most; beyond {most} workers only that is said.",
-            plot_efficiencies(shares),
-            shares,
-        ),
-    ]
     figures = [
         save_with_data(figure, data, (title, f"{title}, {name}", caption), folder / file, ANCHOR)
-        for file, title, caption, figure, data in drawn
+        for file, title, caption, figure, data in _pictures(shown)
         if len(data)
     ]
     part = PagePart(
-        sentences=list(_sentences(shown)),
+        sentences=_sentences(shown),
         figures=figures,
         sliders=json.dumps(shown.to_page(), separators=(",", ":")).replace("<", "\\u003c"),
     )
     return Page(anchor=ANCHOR, title=TITLE, parts=[part])
+
+
+def _pictures(shown: Sliders) -> Iterator[tuple[str, str, str, Figure, pd.DataFrame]]:
+    """The name of each one's files, what stands above and below it, and what it shows."""
+    settings, at = [each.name for each in shown.settings], rate_text(shown.bits_per_s)
+    cells, needed, shares = fastest(shown), servers_needed(shown), efficiencies(shown)
+    most = FURTHEST * shown.calibrated
+    caption = (
+        f"With the best number of servers, {shown.batch} {shown.unit} in a worker's step; grey "
+        f"where intervals overlap. Beyond {most} workers nothing is said."
+    )
+    yield "fastest", "Which setting is fastest", caption, _plot_fastest(cells, settings), cells
+    caption = (
+        f"The fewest with 95 % of the rate with the best number, links of {at}. Hollow: bounds are "
+        "compared, not rates."
+    )
+    yield "servers-needed", "Servers needed", caption, _plot_needed(needed, settings), needed
+    caption = (
+        f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. Thin "
+        f"lines: what is possible at most; beyond {most} workers only that is said."
+    )
+    yield "efficiency-ahead", "Efficiency", caption, _plot_efficiencies(shares), shares
 
 
 def _sentences(shown: Sliders) -> list[str]:
@@ -117,3 +119,97 @@ def _sentences(shown: Sliders) -> list[str]:
     if unknown:
         told.append(f"Not known, which widens intervals: {'; '.join(unknown)}.")
     return told
+
+
+_HEIGHT = 3.2
+
+_OPEN = "not clear: intervals overlap"
+
+
+def _plot_fastest(cells: pd.DataFrame, settings: list[str]) -> Figure:
+    """The fastest setting for each number of workers and rate of links, as coloured cells.
+
+    Args:
+        cells: columns: workers, bits_per_s, setting (empty where intervals overlap).
+        settings: in the order of their colours.
+    """
+    grid = cells.pivot(index="bits_per_s", columns="workers", values="setting")
+    numbers = grid.map(lambda name: [*settings, ""].index(name))
+    names, colours = [*settings, _OPEN], [*COLOURS[: len(settings)], GRID]
+    with style():
+        figure, (axes,) = new_figure(1, 1, _HEIGHT)
+        axes.pcolormesh(
+            numbers.to_numpy(),
+            cmap=ListedColormap(colours),
+            vmin=-0.5,
+            vmax=len(settings) + 0.5,
+            edgecolors=PAPER,
+            linewidth=1,
+        )
+        axes.set_xticks(np.arange(grid.shape[1]) + 0.5, [str(each) for each in grid.columns])
+        axes.set_yticks(np.arange(grid.shape[0]) + 0.5, [rate_text(each) for each in grid.index])
+        axes.grid(visible=False)
+        axes.set_xlabel("workers, one on each host")
+        axes.set_ylabel("links")
+        patches = [Patch(color=c, label=n) for n, c in zip(names, colours, strict=True)]
+        figure.legend(handles=patches, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def _plot_needed(points: pd.DataFrame, settings: list[str]) -> Figure:
+    """Servers against workers, a line for each setting; hollow where bounds are compared.
+
+    Args:
+        points: columns: workers, setting, servers, is_bound.
+        settings: in the order of their colours.
+    """
+    with style():
+        figure, (axes,) = new_figure(1, 1, _HEIGHT)
+        for name, own in points.groupby("setting", sort=False):
+            number = settings.index(str(name))
+            colour = COLOURS[number]
+            axes.plot(own["workers"], own["servers"], LINES[number], color=colour, lw=1, label=name)
+            for is_bound, some in own.groupby("is_bound"):
+                fill = "none" if is_bound else colour
+                axes.scatter(
+                    some["workers"],
+                    some["servers"],
+                    s=18,
+                    marker=MARKERS[number],
+                    edgecolors=colour,
+                    facecolors=fill,
+                )
+        _of_workers(axes)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_ylabel("servers beside them")
+        legend_of_figure(figure, [axes])
+    return figure
+
+
+def _plot_efficiencies(points: pd.DataFrame) -> Figure:
+    """Efficiency against workers with 90 % intervals; only what is possible at most far out.
+
+    Args:
+        points: columns: workers, setting, efficiency, low, high, at_most.
+    """
+    with style():
+        figure, (axes,) = new_figure(1, 1, _HEIGHT)
+        for number, (name, own) in enumerate(points.groupby("setting", sort=False)):
+            colour, line = COLOURS[number], LINES[number]
+            axes.fill_between(
+                own["workers"], own["low"], own["high"], color=colour, alpha=0.2, lw=0
+            )
+            axes.plot(own["workers"], own["efficiency"], line, color=colour, label=str(name))
+            axes.plot(own["workers"], own["at_most"], line, color=colour, lw=0.7, alpha=0.7)
+        _of_workers(axes)
+        axes.set_ylim(0, None)
+        axes.set_ylabel("efficiency")
+        legend_of_figure(figure, [axes])
+    return figure
+
+
+def _of_workers(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("workers, one on each host")

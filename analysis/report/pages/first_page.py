@@ -53,10 +53,10 @@ class KeyNumber:
 
 
 def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[CaseReport]:
-    """Those whose verdict is told; a published study has its own question, so there must be one.
+    """Those whose verdict is told; a study with a page has its own question, so there must be one.
 
     Args:
-        study: the page of the published study that the sweep repeats.
+        study: the page of the study that the sweep is of.
     """
     return [each for each in reports if study is None or comparisons(each.case).main is not None]
 

@@ -2,9 +2,9 @@
 
 Decides that the file needs nothing beside it: figures stand in it as SVG that takes its colours
 from the page.  Decides the order of the pages, and what those about the whole sweep hold; a page
-that has nothing to say is left out.  What a study from the literature tells is decided in
-`analysis.published`, what is said of a case in `case_pages`, what the first page says in
-`first_page`, how pages look in the templates.
+that has nothing to say is left out.  What a study tells is decided in `analysis.studies`, what is
+said of a case in `case_pages`, what the first page says in `first_page`, how pages look in the
+templates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure, save_with_data
 from analysis.figures.style import IN_PAGE
-from analysis.published import PUBLISHED
 from analysis.report.pages.case_pages import CASE_PAGES
 from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
@@ -37,6 +36,7 @@ from analysis.report.tables.what_was_run import (
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
+from analysis.studies import SHOWN
 from analysis.wording import TextTable
 from ps_allreduce.record.files import write_atomically
 
@@ -113,12 +113,12 @@ SWEEP_PAGES: Mapping[tuple[str, str], Callable[[SweepResults], list[PagePart]]] 
 
 
 def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
-    """The page, whose figures are saved; None for a sweep that repeats no published study.
+    """The page, whose figures are saved; None for a sweep whose study shows nothing of its own.
 
     Raises:
         UserError: no permission, or no space left.
     """
-    study = PUBLISHED.get(results.name)
+    study = SHOWN.get(results.name)
     if study is None:
         return None
     shown = study.show(cases)
@@ -151,16 +151,20 @@ def write_report(
     """Write the report of a sweep; figures that only the report before it had are removed.
 
     Args:
-        study: the page of the published study that it repeats.
+        study: the page of its study, if that shows something of its own.
         ahead: the page about more hosts.
 
     Raises:
         UserError: no permission, or no space left.
     """
-    beside = [figure for part in (study.parts if study else ()) for figure in part.figures]
-    drawn = [figure for report in reports for figure in report.figures]
-    picture = next(iter([*beside, *drawn]), None)
-    page = (
+    drawn = [*_figures_of(study), *(figure for report in reports for figure in report.figures)]
+    picture = drawn[0] if drawn else None
+    pages = [
+        *_without(study, picture),
+        *([ahead] if ahead else []),
+        *report_pages(results, reports, picture),
+    ]
+    text = (
         _environment()
         .get_template("report.html.j2")
         .render(
@@ -170,19 +174,15 @@ def write_report(
             warnings=warnings(results, [(report.case, report.verdict) for report in reports]),
             most_warnings=_MOST_WARNINGS,
             picture=picture,
-            pages=[
-                *_without(study, picture),
-                *([ahead] if ahead else []),
-                *report_pages(results, reports, picture),
-            ],
-            confidence=round(CONFIDENCE * 100),
-            min_launches=MIN_LAUNCHES,
-            margin=round(MARGIN * 100),
+            pages=pages,
             units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
         )
     )
-    of_ahead = [figure for part in (ahead.parts if ahead else ()) for figure in part.figures]
-    _replace(path, page, [*beside, *drawn, *of_ahead])
+    _replace(path, text, [*drawn, *_figures_of(ahead)])
+
+
+def _figures_of(page: Page | None) -> list[SavedFigure]:
+    return [figure for part in (page.parts if page else ()) for figure in part.figures]
 
 
 def _replace(path: Path, page: str, figures: Sequence[SavedFigure]) -> None:
@@ -203,6 +203,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"inline": inline_svg}
+    environment.globals |= {
+        "confidence": round(CONFIDENCE * 100),
+        "min_launches": MIN_LAUNCHES,
+        "margin": round(MARGIN * 100),
+    }
     return environment
 
 
@@ -217,7 +222,7 @@ def _files_told(path: Path) -> set[str]:
 
 
 def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
-    """The sweep and its question; a published study has its own."""
+    """The sweep and its question; a study with a page has its own."""
     if study:
         return f"Study {name}"
     sides = any(comparisons(report.case).main for report in reports)

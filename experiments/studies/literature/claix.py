@@ -9,7 +9,7 @@ one; sizes of Horovod's fusion buffer.
 
 Method: all-reduce of the suite and, where it is installed, Horovod.  Batches of 64.  The evaluation
 has 4 batches for each worker, so that its rate is known; an epoch is then 60 % of the 590,326
-patches at the rate of training and 20 % at that of evaluation (analysis/published/claix_shown.py).
+patches at the rate of training and 20 % at that of evaluation (analysis/studies/claix_shown.py).
 10 steps of warm-up and 100 measured ones, 5 launches; bases are a single worker and workers that do
 not communicate.  On GPUs the largest number of workers also trains in mixed precision.  --input
 takes converted BigEarthNet patches (docs/data.md); without it examples are made up.

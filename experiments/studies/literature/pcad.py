@@ -9,7 +9,7 @@ every batch) and "ctl" (a custom loop that exchanges them after four); batches o
 2 and 3 hosts.  That makes 36 settings.
 
 Method: five launches of each in random order, 180 in all; linear and quadratic models of the time
-of an epoch with interactions, analysis of variance, diagnostics (analysis/published/pcad_shown.py).
+of an epoch with interactions, analysis of variance, diagnostics (analysis/studies/pcad_shown.py).
 Keras 3 does not run model.fit() on several hosts, so the strategy stock_allreduce is "sync":
 TensorFlow's own step and exchange.  "ctl" is the suite's loop with TensorFlow's one pack.
 

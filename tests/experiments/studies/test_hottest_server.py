@@ -6,11 +6,10 @@ The page docs/studies/piz-daint.md quotes these numbers.
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
-import analysis.published
+from analysis.studies.shown import PUBLISHED
 from experiments.studies.literature import piz_daint
 from experiments.studies.literature.piz_daint import (
     ALONE,
@@ -36,8 +35,7 @@ GRADIENT_BYTES = 95_269_408
 
 
 def published() -> dict[int, PublishedRow]:
-    folder = Path(next(iter(analysis.published.__path__)))
-    with (folder / "piz-daint.csv").open(encoding="utf-8", newline="") as rows:
+    with (PUBLISHED / "piz-daint.csv").open(encoding="utf-8", newline="") as rows:
         return {
             int(row["workers"]): PublishedRow(
                 workers=int(row["workers"]),

@@ -26,17 +26,17 @@ from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metri
 from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.style import COLOURS, LINES, finish_grid, logarithmic, new_figure, style
-from analysis.published.shown import (
+from analysis.stats.comparisons import decided
+from analysis.stats.decision import Decision, Outcome
+from analysis.stats.statistics import estimate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     marks_from,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.comparisons import decided
-from analysis.stats.decision import Decision, Outcome
-from analysis.stats.statistics import estimate
 from analysis.wording import (
     NONE,
     TextTable,
@@ -372,4 +372,4 @@ def _stale_rows(task: _Task) -> Iterator[dict[str, object]]:
                 }
 
 
-LEARNING = published("learning", _show)
+LEARNING = shown_study("learning", _show)

@@ -17,7 +17,8 @@ from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
-from analysis.published.shown import (
+from analysis.stats.points import mean_rate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     beside_base,
@@ -25,10 +26,9 @@ from analysis.published.shown import (
     marks_from,
     over_base,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.points import mean_rate
 from analysis.wording import TextTable, number, ratio
 from ps_allreduce.declared import megabytes
 from ps_allreduce.point.experiment import Experiment
@@ -155,4 +155,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     )
 
 
-INCAST = published("incast", _show)
+INCAST = shown_study("incast", _show)

@@ -1,4 +1,4 @@
-"""What is shown of a study from the literature, beside its published numbers.
+"""What is shown of a study, in some beside numbers that were published.
 
 Decides the form only: what launches are compared with, and how curves stand in panels.  What each
 study shows is decided in its module; what is said of it stands in `studies.toml`.
@@ -27,6 +27,9 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
 
 _TEXTS = Path(__file__).with_name("studies.toml")
+
+#: Holds published numbers.
+PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 
 #: Inches: around panels, and of each row of them.
 _AROUND, _PANEL = 1.0, 2.6
@@ -57,12 +60,12 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedStudy:
-    """A published study, and how a sweep that repeats it is shown.
+class ShownStudy:
+    """A study that shows something of its own, of a published original or of the suite.
 
     Attributes:
         name: of the sweep.
-        source: where the published numbers are from.
+        source: of the original, or of what is measured.
         differences: what sets the sweep apart from the original, a sentence each.
         show: all cases of the sweep together.
     """
@@ -79,11 +82,11 @@ def texts_of(name: str) -> Mapping[str, Any]:
     return texts
 
 
-def published(name: str, show: Callable[[Sequence[Case]], Shown]) -> PublishedStudy:
+def shown_study(name: str, show: Callable[[Sequence[Case]], Shown]) -> ShownStudy:
     """The study of a sweep's name, with what is said of it."""
     texts = texts_of(name)
     differences = tuple(texts["differences"])
-    return PublishedStudy(name=name, source=texts["source"], differences=differences, show=show)
+    return ShownStudy(name=name, source=texts["source"], differences=differences, show=show)
 
 
 def launched(cases: Sequence[Case]) -> list[Point]:

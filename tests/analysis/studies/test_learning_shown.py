@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.data.metric import TIME_TO_TARGET
-from analysis.published.learning_shown import LEARNING
 from analysis.stats.decision import Contest, Outcome, decide
+from analysis.studies.learning_shown import LEARNING
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
 from tests.analysis.builders import case_of, cases_of
 from tests.analysis.learners import trained

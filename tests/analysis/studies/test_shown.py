@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 
 from analysis.data.cases import Case
-from analysis.published.beside import CURVE, P2, PIZ_DAINT
-from analysis.published.claix_shown import CLAIX, PATCHES
-from analysis.published.embeddings_shown import EMBEDDINGS, crossing
-from analysis.published.incast_shown import INCAST
-from analysis.published.network_shown import NETWORK, device_name
-from analysis.published.osu_shown import OSU
-from analysis.published.pcad_shown import PCAD
-from analysis.published.shown import PublishedStudy, Shown
-from analysis.published.storage_shown import STORAGE
+from analysis.studies.beside import CURVE, P2, PIZ_DAINT
+from analysis.studies.claix_shown import CLAIX, PATCHES
+from analysis.studies.embeddings_shown import EMBEDDINGS, crossing
+from analysis.studies.incast_shown import INCAST
+from analysis.studies.network_shown import NETWORK, device_name
+from analysis.studies.osu_shown import OSU
+from analysis.studies.pcad_shown import PCAD
+from analysis.studies.shown import Shown, ShownStudy
+from analysis.studies.storage_shown import STORAGE
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, RecordFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import ExampleForm, Pipeline
@@ -323,7 +323,7 @@ def failed() -> tuple[Case, ...]:
 
 
 #: What a sweep has measured, by the study that it repeats.
-SWEEPS: Mapping[PublishedStudy, Mapping[str, Callable[[], Sequence[Case]]]] = {
+SWEEPS: Mapping[ShownStudy, Mapping[str, Callable[[], Sequence[Case]]]] = {
     P2: {"hosts of one and of eight workers": p2_cases, "no launch": failed},
     PIZ_DAINT: {
         "servers": lambda: [case_of(RECORDS)],
@@ -358,7 +358,7 @@ def lines_of(shown: Shown) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("study", SWEEPS, ids=lambda study: study.name)
-def test_what_is_shown_beside_published_numbers(study: PublishedStudy) -> None:
+def test_what_is_shown_beside_published_numbers(study: ShownStudy) -> None:
     blocks = [
         "\n".join([f"# {title}", *lines_of(study.show(cases())), ""])
         for title, cases in SWEEPS[study].items()

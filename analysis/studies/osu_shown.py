@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,7 +21,11 @@ from analysis.figures.style import (
     IDEAL,
     INK,
 )
-from analysis.published.shown import (
+from analysis.stats.findings import highest
+from analysis.stats.points import mean_rate
+from analysis.stats.statistics import estimate
+from analysis.studies.shown import (
+    PUBLISHED,
     Shown,
     StudyFigure,
     beside_base,
@@ -31,12 +34,9 @@ from analysis.published.shown import (
     model_name,
     over_base,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.findings import highest
-from analysis.stats.points import mean_rate
-from analysis.stats.statistics import estimate
 from analysis.wording import TextTable, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
@@ -44,7 +44,7 @@ from ps_allreduce.point.workload import Scaling
 TEXTS = texts_of("osu")
 
 #: Published rates of one and of eight hosts, and speed-up of strong scaling on processors.
-PUBLISHED = pd.read_csv(Path(__file__).with_name("osu.csv"))
+RATES_THERE = pd.read_csv(PUBLISHED / "osu.csv")
 
 #: Hosts of the published speed-ups.
 MOST_THERE = 8
@@ -165,7 +165,7 @@ def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
 
 def _published(model: str, scaling: str) -> tuple[float, float]:
     """Speed-up of `MOST_THERE` hosts with processors and with GPUs; NaN if it was not published."""
-    rows = PUBLISHED[PUBLISHED["model"] == model].to_dict("records")
+    rows = RATES_THERE[RATES_THERE["model"] == model].to_dict("records")
     if not rows:
         return math.nan, math.nan
     one, most = rows
@@ -222,4 +222,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return plot_panels(panels, ticks, ("hosts", "speed-up"), draw_beside, wanted=MOST_THERE)
 
 
-OSU = published("osu", _show)
+OSU = shown_study("osu", _show)

@@ -26,8 +26,9 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.network_shown import device_name
-from analysis.published.shown import (
+from analysis.stats.points import mean_rate
+from analysis.studies.network_shown import device_name
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     beside_base,
@@ -36,10 +37,9 @@ from analysis.published.shown import (
     marks_from,
     model_name,
     over_base,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.points import mean_rate
 from analysis.wording import TextTable, number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
@@ -169,4 +169,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-STORAGE = published("storage", _show)
+STORAGE = shown_study("storage", _show)

@@ -27,16 +27,16 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.shown import (
+from analysis.stats.statistics import estimate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     intervals,
     launched,
     model_name,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.statistics import estimate
 from analysis.wording import TextTable, number, rate_text, ratio
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
@@ -181,4 +181,4 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-NETWORK = published("network", _show)
+NETWORK = shown_study("network", _show)

@@ -25,16 +25,16 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.shown import (
+from analysis.stats.statistics import compare, estimate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     marks_from,
     model_name,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.statistics import compare, estimate
 from analysis.wording import TextTable, number, ratio_text, with_interval
 
 TEXTS = texts_of("pcad")
@@ -276,4 +276,4 @@ def _drawn_residuals(fitted: Fits) -> Figure:
     return figure
 
 
-PCAD = published("pcad", _show)
+PCAD = shown_study("pcad", _show)

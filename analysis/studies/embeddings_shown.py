@@ -32,16 +32,16 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.published.shown import (
+from analysis.stats.points import mean_rate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     beside_base,
     intervals,
     over_base,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.points import mean_rate
 from analysis.wording import TextTable, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import HUGECTR_EXPONENT, RecommenderModel
@@ -253,4 +253,4 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
             axes.axvline(at, color=colour, linestyle=":", linewidth=0.9)
 
 
-EMBEDDINGS = published("embeddings", _show)
+EMBEDDINGS = shown_study("embeddings", _show)

@@ -25,18 +25,18 @@ from analysis.figures.style import (
     IDEAL,
     INK,
 )
-from analysis.published.shown import (
+from analysis.stats.points import mean_rate
+from analysis.stats.statistics import estimate
+from analysis.studies.shown import (
     Shown,
     StudyFigure,
     intervals,
     marks_from,
     over_base,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.points import mean_rate
-from analysis.stats.statistics import estimate
 from analysis.wording import NONE, TextTable, number, ratio, ratio_text
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
@@ -257,4 +257,4 @@ def _draw_bound(axes: Axes, rows: pd.DataFrame) -> None:
         )
 
 
-CLAIX = published("claix", _show)
+CLAIX = shown_study("claix", _show)

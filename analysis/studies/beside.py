@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,16 +18,17 @@ from matplotlib.figure import Figure
 from analysis.data.case_names import file_names
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
-from analysis.published.shown import (
+from analysis.stats.points import mean_rate, point_table
+from analysis.studies.shown import (
+    PUBLISHED,
     Shown,
     StudyFigure,
     beside_base,
     over_base,
     plot_panels,
-    published,
+    shown_study,
     texts_of,
 )
-from analysis.stats.points import mean_rate, point_table
 from analysis.wording import TextTable, number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
@@ -37,10 +37,8 @@ from ps_allreduce.point.placement import Policy
 
 TEXTS = texts_of("efficiency")
 
-FOLDER = Path(__file__).resolve().parent
-
 #: Columns of what is published.
-PUBLISHED = ("images/s there", "efficiency there", "real images cost there", "servers there")
+THERE = ("images/s there", "efficiency there", "real images cost there", "servers there")
 
 #: Columns of the table of points.
 EFFICIENCY = ["efficiency_single", "efficiency_single_low", "efficiency_single_high"]
@@ -52,7 +50,7 @@ class PublishedCurve:
 
     Attributes:
         system: what was measured there, in a legend.
-        csv: file beside this module, a row for each number of workers: workers, images_per_sec,
+        csv: file of published numbers, a row for each number of workers: workers, images_per_sec,
             num_ps, mode, real_images_per_sec.
         series: of the sweep by their names; each tells a point that belongs to it.
         workers_per_host: which cases repeat it; None for all.
@@ -68,7 +66,7 @@ class PublishedCurve:
 
         With the efficiency on the row of one worker, and the share that real images take away.
         """
-        rows = pd.read_csv(FOLDER / self.csv)
+        rows = pd.read_csv(PUBLISHED / self.csv)
         rates = rows["images_per_sec"]
         base = rates[rows["workers"] == 1].iloc[0]
         return rows.assign(
@@ -187,12 +185,12 @@ def table_beside(curve: PublishedCurve, case: Case) -> pd.DataFrame:
 
 def _published_cells(row: Mapping[Hashable, Any] | None) -> dict[str, str]:
     if row is None:
-        return dict.fromkeys(PUBLISHED, "")
+        return dict.fromkeys(THERE, "")
     return {
-        PUBLISHED[0]: number(row["images_per_sec"]),
-        PUBLISHED[1]: ratio(row["efficiency"]),
-        PUBLISHED[2]: ratio(row["real_cost"]),
-        PUBLISHED[3]: str(row["num_ps"]),
+        THERE[0]: number(row["images_per_sec"]),
+        THERE[1]: ratio(row["efficiency"]),
+        THERE[2]: ratio(row["real_cost"]),
+        THERE[3]: str(row["num_ps"]),
     }
 
 
@@ -298,7 +296,7 @@ CURVES_OF_P2 = tuple(
     )
 )
 
-PIZ_DAINT = published("piz-daint", partial(show_curves, [CURVE]))
+PIZ_DAINT = shown_study("piz-daint", partial(show_curves, [CURVE]))
 
 
-P2 = published("p2", partial(show_curves, CURVES_OF_P2))
+P2 = shown_study("p2", partial(show_curves, CURVES_OF_P2))
