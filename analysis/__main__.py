@@ -24,7 +24,7 @@ from rich.console import Console
 
 from analysis.data.blocks import BEFOREHAND, SweepResults, analysed
 from analysis.data.case_names import file_names
-from analysis.data.cases import Case, make_cases
+from analysis.data.cases import Case, cases_of
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
@@ -168,13 +168,6 @@ def _for_each_sweep(
         if lost or files.damaged:
             status = max(status, SOME_FAILED)
     return status
-
-
-def cases_of(results: SweepResults, prices: Prices | None = None) -> tuple[Case, ...]:
-    """What may be compared of the block that is analysed."""
-    files = results.files
-    table, planned = results.block.table, files.definition.planned
-    return make_cases(table, files.records, files.definition.may_stop_early, prices, planned)
 
 
 def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.typing import DataFrameGroupBy
 
+from analysis.data.blocks import SweepResults
 from analysis.data.case_names import case_names, input_names, model_names
 from analysis.data.columns import CONDITIONS, LENGTHS, SETTINGS
 from analysis.data.prices import Prices
@@ -282,11 +283,7 @@ def make_cases(
         turn=turns_of(table).where(~learns, table["seed"]),
         point=[records[str(path)].experiment.point_id for path in table.index],
     ).groupby("point", sort=False)
-    runs = attempts.head(1)
-    runs = runs.assign(model=model_names(runs, records), input=input_names(runs))
-    asked = _objects(runs.set_index("point"))
-    asked.loc[asked["evaluation_steps"].notna(), [*_OF_LAUNCHES]] = None
-    asked.loc[_may_differ_in_lengths(asked), [*LENGTHS]] = None
+    asked = _asked_at(attempts.head(1), records)
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
     names = case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
@@ -301,6 +298,23 @@ def make_cases(
     ]
     asked_for = frozenset(key.partition("/")[0] for key in planned)
     return tuple(sorted(cases, key=lambda case: _age(case, asked_for)))
+
+
+def cases_of(results: SweepResults, prices: Prices | None = None) -> tuple[Case, ...]:
+    """What may be compared of the block that is analysed, in every command alike."""
+    files, asked = results.files, results.files.definition
+    return make_cases(
+        results.block.table, files.records, asked.may_stop_early, prices, asked.planned
+    )
+
+
+def _asked_at(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFrame:
+    """What was asked for at every point, of which there is one run; None where nothing was."""
+    runs = runs.assign(model=model_names(runs, records), input=input_names(runs))
+    asked = _objects(runs.set_index("point"))
+    asked.loc[asked["evaluation_steps"].notna(), [*_OF_LAUNCHES]] = None
+    asked.loc[_may_differ_in_lengths(asked), [*LENGTHS]] = None
+    return asked
 
 
 def _may_differ_in_lengths(asked: pd.DataFrame) -> pd.Series:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.data.blocks import BEFOREHAND, analysed
-from analysis.data.cases import Case, Point, make_cases
+from analysis.data.cases import Case, Point, cases_of
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.metric import RATE
 from analysis.stats.comparisons import Comparison, compare_alone, comparisons, may_be_best
@@ -126,8 +126,7 @@ _Measured = tuple[Path, Case]
 
 
 def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
-    results = analysed(read_sweep(sweep))
-    for case in make_cases(results.block.table, results.files.records):
+    for case in cases_of(analysed(read_sweep(sweep))):
         points = [point for point in case.points if len(point.rates)]
         names = {point.experiment.workload.model.name for point in points}
         of_gate = any(point.experiment.workload.deterministic for point in points)
@@ -215,20 +214,13 @@ def look_at(sweep_dir: Path) -> Glance:
     Raises:
         UserError: no record can be read.
     """
-    mains = [comparisons(case).main for case in _cases(sweep_dir)]
+    mains = [comparisons(case).main for case in cases_of(analysed(read_sweep(sweep_dir)))]
     known = [main for main in mains if main is not None]
     widths = [main.decision.half_width for main in known]
     certain = [width for width in widths if width is not None]
     return Glance(
         beaten=frozenset(name for main in known for name in _beaten(main)),
         half_width=max(certain) if certain and len(certain) == len(mains) else None,
-    )
-
-
-def _cases(sweep_dir: Path) -> tuple[Case, ...]:
-    results = analysed(read_sweep(sweep_dir))
-    return make_cases(
-        results.block.table, results.files.records, results.files.definition.may_stop_early
     )
 
 

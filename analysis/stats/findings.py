@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.data.blocks import analysed
-from analysis.data.cases import Case, Point, make_cases
+from analysis.data.cases import Case, Point, cases_of
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.metric import RATE, TIME_TO_TARGET, Metric
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons, decided, pairs_of
@@ -156,7 +156,7 @@ def learned_cases(folder: Path) -> list[Case]:
         case
         for sweep in sweeps
         if not sweep.chose
-        for case in make_cases(sweep.block.table, sweep.files.records)
+        for case in cases_of(sweep)
         if any(point.experiment.learning is not None for point in case.points)
     ]
 

@@ -33,7 +33,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.data.blocks import analysed
-from analysis.data.cases import Point, make_cases
+from analysis.data.cases import Point, cases_of
 from analysis.data.load import read_sweep
 from analysis.wording import NONE, count_text
 from experiments import surroundings
@@ -197,8 +197,7 @@ def check_envelope(results: Path, plain: Sequence[Mapping[str, object]] = ()) ->
         UserError: there are no two scales to compare, or a file cannot be read or written.
     """
     folder = results / EMULATION_CHECK
-    sweep = analysed(read_sweep(folder))
-    cases = make_cases(sweep.block.table, sweep.files.records)
+    cases = cases_of(analysed(read_sweep(folder)))
     envelope = _envelope_of([point for case in cases for point in case.points], plain)
     if envelope["ratio"].isna().all():
         raise UserError(f"{folder} holds no two scales of a point that both ended well.")

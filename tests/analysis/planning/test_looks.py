@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.data.blocks import analysed
-from analysis.data.cases import make_cases
+from analysis.data.cases import cases_of
 from analysis.data.load import read_sweep
 from analysis.planning.choice import look_at
 from analysis.report.sentences.verdict import verdict
@@ -32,10 +32,7 @@ def leave(folder: Path, *, may_stop_early: bool) -> None:
 
 def told(folder: Path) -> float:
     """Half of the width of the interval in the report, on the logarithm."""
-    results = analysed(read_sweep(folder))
-    (case,) = make_cases(
-        results.block.table, results.files.records, results.files.definition.may_stop_early
-    )
+    (case,) = cases_of(analysed(read_sweep(folder)))
     main = comparisons(case).main
     assert main is not None
     levels = [line for line in verdict(case).details if "is tested at 3% instead of 5%" in line]
