@@ -39,8 +39,8 @@ from analysis.report.pages.ahead_page import ahead_page
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.pages.pages import study_page, write_report
 from analysis.report.screen import show, show_two
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import SCREEN_WIDTH
+from analysis.report.table import SCREEN_WIDTH
+from analysis.report.verdict import verdict
 from analysis.stats.two_results import shared_cases
 from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError

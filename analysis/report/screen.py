@@ -20,12 +20,12 @@ from rich.table import Table
 
 from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import MARK, Point
+from analysis.report.circumstances import doubts_of_numbers, unfinished_text
 from analysis.report.pages.first_page import with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
-from analysis.report.sentences.circumstances import doubts_of_numbers, unfinished_text
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import render_table, short_legend
-from analysis.report.tables.where_time_goes import traced_sentence
+from analysis.report.table import render_table, short_legend
+from analysis.report.verdict import verdict
+from analysis.report.where_time_goes import traced_sentence
 from analysis.stats.comparisons import Comparison
 from analysis.stats.points import mean_rate
 from analysis.stats.two_results import OF_MACHINES, SharedCase, condition_differences

@@ -4,7 +4,7 @@ Decides which they are: other programs that used the processors, processors that
 where the network should have been, a worker that made most of the steps, sides whose attempts
 failed unequally often, launches that did not reach a value, and a machine that drifted.  Other
 programs and drift take nothing away from a difference that is far larger than what they could
-explain.  Doubts that leave a comparison its meaning are told in `report.sentences.circumstances`.
+explain.  Doubts that leave a comparison its meaning are told in `report.circumstances`.
 
 Decides also whether the machine drifted, told from one point, the sentinel: the single worker,
 which needs no network, else the point with most launches.  Its drift is its rate at its last launch

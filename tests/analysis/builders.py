@@ -15,7 +15,7 @@ from analysis.__main__ import cli
 from analysis.data.cases import Case, make_cases
 from analysis.data.columns import make_table
 from analysis.data.rows import row_of
-from analysis.report.sentences.verdict import Verdict, verdict
+from analysis.report.verdict import Verdict, verdict
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.rivals import Kind
 from ps_allreduce.point.experiment import Experiment

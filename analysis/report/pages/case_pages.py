@@ -17,12 +17,12 @@ from analysis.report.explanation import (
     explanation_table,
     meanings_table,
 )
+from analysis.report.meetings import each_text, scaling_lines_of
+from analysis.report.network_items import LOOKED_UP_NOTE, looked_up_rows
 from analysis.report.pages.page_parts import CaseReport, PagePart
-from analysis.report.sentences.meetings import each_text, scaling_lines_of
-from analysis.report.tables.network_items import LOOKED_UP_NOTE, looked_up_rows
-from analysis.report.tables.table import on_several_hosts, pairs_lines, report_table
-from analysis.report.tables.what_was_run import what_was_run
-from analysis.report.tables.where_time_goes import (
+from analysis.report.table import on_several_hosts, pairs_lines, report_table
+from analysis.report.what_was_run import what_was_run
+from analysis.report.where_time_goes import (
     PARTS_NOTE,
     POP_NOTE,
     VIEWER,

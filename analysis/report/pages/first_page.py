@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, Point
+from analysis.report.circumstances import unfinished_text
 from analysis.report.pages.page_parts import CaseReport, Page
-from analysis.report.sentences.circumstances import unfinished_text
-from analysis.report.sentences.verdict import Verdict
+from analysis.report.verdict import Verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import leader, leading

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from analysis.data.cases import Case, Point
 from analysis.figures.save import SavedFigure
-from analysis.report.sentences.verdict import Verdict
-from analysis.report.tables.what_was_run import Items
+from analysis.report.verdict import Verdict
+from analysis.report.what_was_run import Items
 from analysis.wording import TextTable
 from ps_allreduce.record.choices import ExchangeChoice
 

@@ -23,11 +23,11 @@ from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure, save_with_data
 from analysis.figures.style import IN_PAGE
+from analysis.report.network_items import host_items, network_parts
 from analysis.report.pages.case_pages import CASE_PAGES
 from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
-from analysis.report.tables.network_items import host_items, network_parts
-from analysis.report.tables.what_was_run import (
+from analysis.report.what_was_run import (
     block_lines,
     provenance_items,
     repeat_lines,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.report.tables.what_was_run import what_was_run
+from analysis.report.what_was_run import what_was_run
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement

@@ -11,7 +11,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import cases_of
 from analysis.data.load import read_sweep
 from analysis.planning.choice import look_at
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from ps_allreduce.point.strategies import AllReduce, Horovod, SynchronousServers
 from ps_allreduce.record.files import EARLY_STOPPING, write_json

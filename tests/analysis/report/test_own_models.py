@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.style import render_figure
-from analysis.report.tables.what_was_run import what_was_run
+from analysis.report.what_was_run import what_was_run
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.models.trained import OwnModel, TextModel
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers

@@ -17,7 +17,7 @@ from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import show
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy

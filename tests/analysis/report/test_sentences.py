@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from analysis.data.cases import Case, make_cases
-from analysis.report.sentences.verdict import Verdict, verdict
+from analysis.report.verdict import Verdict, verdict
 from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset

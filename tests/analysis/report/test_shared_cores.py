@@ -12,8 +12,8 @@ from analysis.data.cases import Case
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.marks import marks_of
 from analysis.planning.choice import choose
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import report_table
+from analysis.report.table import report_table
+from analysis.report.verdict import verdict
 from analysis.stats.points import point_table
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread

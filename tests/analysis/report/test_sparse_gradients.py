@@ -12,7 +12,7 @@ from analysis.derive.fastest_step import flows_of
 from analysis.planning.choice import choose
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import Adam, Optimizer, Sgd
 from ps_allreduce.point.resources import Spread

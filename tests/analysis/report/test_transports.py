@@ -10,7 +10,7 @@ from rich.console import Console
 
 from analysis.data.cases import Case
 from analysis.report.pages.case_pages import pair_rows
-from analysis.report.tables.table import render_table, report_table
+from analysis.report.table import render_table, report_table
 from analysis.stats.comparisons import pairs_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy

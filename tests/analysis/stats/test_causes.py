@@ -22,8 +22,8 @@ from analysis.report.explanation import (
     explanation_table,
     main_reason,
 )
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.where_time_goes import parts_table, pop_table
+from analysis.report.verdict import verdict
+from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import Cause, explained_parts
 from analysis.stats.statistics import subtract

@@ -18,7 +18,7 @@ from analysis.figures.style import MARKERS, PAPER
 from analysis.report.pages.case_pages import pair_rows
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import drift_of

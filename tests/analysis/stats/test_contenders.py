@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analysis.data.cases import Case
-from analysis.report.sentences.circumstances import share_lines
-from analysis.report.sentences.verdict import verdict
+from analysis.report.circumstances import share_lines
+from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import doubt_about

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
-from analysis.report.sentences.verdict import Verdict, verdict
+from analysis.report.verdict import Verdict, verdict
 from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.rivals import Kind

@@ -11,7 +11,7 @@ import pytest
 from analysis.data.cases import Case
 from analysis.planning.choice import choose
 from analysis.report.pages.first_page import key_numbers
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.findings import finding
 from ps_allreduce.point.placement import Policy

@@ -11,7 +11,7 @@ from analysis.data.cases import Case
 from analysis.figures.changes import plot_exchange, plot_ladder
 from analysis.figures.save import save_figures
 from analysis.report.explanation import explanation_sentence
-from analysis.report.sentences.verdict import verdict
+from analysis.report.verdict import verdict
 from analysis.stats.causes import explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome

@@ -8,7 +8,7 @@ import pytest
 from analysis.data.cases import Case
 from analysis.data.metric import RATE, Direction, Metric
 from analysis.figures.marks import marks_of
-from analysis.report.sentences.meetings import meeting_sentence
+from analysis.report.meetings import meeting_sentence
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.points import point_table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import report_table, text_table
-from analysis.report.tables.what_was_run import what_was_run
+from analysis.report.table import report_table, text_table
+from analysis.report.verdict import verdict
+from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Resources

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from analysis.__main__ import main
+from analysis.report.circumstances import above_one_lines
 from analysis.report.pages.case_pages import scaling_lines
-from analysis.report.sentences.circumstances import above_one_lines
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import render_table, report_table, short_legend, text_table
+from analysis.report.table import render_table, report_table, short_legend, text_table
+from analysis.report.verdict import verdict
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (

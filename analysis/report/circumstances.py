@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.derive.steadiness import Steadiness
-from analysis.report.tables.what_was_run import differences_text
+from analysis.report.what_was_run import differences_text
 from analysis.stats.doubts import UNEVEN, drift_of, is_uneven
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_table

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from analysis.data.cases import Case, Point
-from analysis.report.explanation import main_reason
-from analysis.report.sentences.circumstances import (
+from analysis.report.circumstances import (
     attempts_lines,
     circumstances,
     drift_lines,
@@ -24,7 +23,8 @@ from analysis.report.sentences.circumstances import (
     sparse_line,
     steadiness_lines,
 )
-from analysis.report.sentences.meetings import (
+from analysis.report.explanation import main_reason
+from analysis.report.meetings import (
     basis_lines,
     basis_text,
     fastest_sentence,
@@ -35,7 +35,7 @@ from analysis.report.sentences.meetings import (
     share_text,
     stock_sentence,
 )
-from analysis.report.tables.what_was_run import notes_line
+from analysis.report.what_was_run import notes_line
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first

@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.data.blocks import HostKind, describe_kinds, host_kinds
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import PagePart
-from analysis.report.tables.what_was_run import Items
+from analysis.report.what_was_run import Items
 from analysis.wording import NONE, TextTable, count_text, number, rate_text, ratio
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.hosts import SLOW_IMPORT_S, HostFacts, HostRecord, Interface

@@ -9,13 +9,13 @@ import pytest
 
 from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
+from analysis.report.circumstances import above_one_lines, loss_lines
 from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
-from analysis.report.sentences.circumstances import above_one_lines, loss_lines
-from analysis.report.sentences.verdict import verdict
-from analysis.report.tables.table import report_table, text_table
-from analysis.report.tables.what_was_run import what_was_run
+from analysis.report.table import report_table, text_table
+from analysis.report.verdict import verdict
+from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import EmulatedCompute

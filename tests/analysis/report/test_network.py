@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from analysis.report.network_items import host_items, leaf_switch, network_parts
 from analysis.report.pages.page_parts import PagePart
-from analysis.report.tables.network_items import host_items, leaf_switch, network_parts
 from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork

@@ -17,8 +17,8 @@ from rich import box
 from rich.table import Table
 
 from analysis.data.cases import MARK, Case, Point
-from analysis.report.sentences.circumstances import status_text, steadiness_text
-from analysis.report.sentences.meetings import scaling_lines_of
+from analysis.report.circumstances import status_text, steadiness_text
+from analysis.report.meetings import scaling_lines_of
 from analysis.stats.points import BASES, point_table
 from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single

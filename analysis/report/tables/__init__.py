@@ -1,1 +1,0 @@
-"""What is said in tables, and in lists of names and values, as text."""
