@@ -21,7 +21,6 @@ import click
 
 from experiments import surroundings
 from experiments.cli import run_one as single
-from experiments.cli.doctor import doctor
 from experiments.cli.experiment_options import (
     CORES_PER_WORKER,
     RUN,
@@ -31,7 +30,7 @@ from experiments.cli.experiment_options import (
     WORKLOAD,
     sweep_options,
 )
-from experiments.cli.placement_command import placement
+from experiments.cli.model_commands import doctor, placement
 from experiments.cli.requests import RunRequest, SpreadRequest, StudyRequest, SweepRequest
 from experiments.cli.search import searched_first
 from experiments.cli.settle import settled

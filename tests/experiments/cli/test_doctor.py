@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import doctor as command_module
+from experiments.cli import model_commands as command_module
 from launchers.doctor import command, trials
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.workload import Workload

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.cli.placement_command import render_placements
+from experiments.cli.model_commands import PlacedRows, render_placements, render_rows
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.record.variables import RowsAsked
 from tests.fakes import TWO_LAYERS
 
 MEGABYTES = tuple(
@@ -60,3 +62,37 @@ def test_more_servers_than_variables_leave_partitioned_ones_possible() -> None:
     text = render_placements("Tiny", TWO_LAYERS, 5, 100)
     assert text.count("impossible: more servers than variables") == 3
     assert "Suggested: partitioned" in text
+
+
+def way(rule: RowRule, asked: tuple[float, ...], refusal: str = "") -> PlacedRows:
+    """Two tables of rows of 4 kB on two servers."""
+    whole = (0, 1) if rule is RowRule.WHOLE else ()
+    rows = RowsAsked(row_bytes=4000, asked=9, unique=8, longest=32, union=8, per_server=asked)
+    stack = Stack(rows=(300, 100), num_servers=2, rule=rule, servers=whole)
+    return PlacedRows(name=str(rule), stack=stack, asked=rows, examples=4, refusal=refusal)
+
+
+TABLE_OF_ROWS = """\
+With --embeddings sparse, a step of 4 examples looks up 8 different rows (0.032 MB) of the 400 in 2 tables:
+
+--table-rows           max/mean  rows asked of each server (MB held)
+range                      1.75  7 (0.80)  1 (0.80)
+modulo                     1.00  4 (0.80)  4 (0.80)
+whole                      1.25  3 (1.20)  5 (0.40)
+
+Suggested: modulo (max/mean 1.00 in rows asked)."""  # noqa: E501
+
+
+def test_balance_is_that_of_rows_asked() -> None:
+    ways = [way(RowRule.RANGE, (7, 1)), way(RowRule.MODULO, (4, 4)), way(RowRule.WHOLE, (3, 5))]
+    assert render_rows(ways, drawn_evenly=False) == TABLE_OF_ROWS
+
+
+def test_what_leaves_a_server_empty_is_no_suggestion() -> None:
+    refused = [way(RowRule.WHOLE, (8, 0), "3 parameter servers but only 2 would hold ...")]
+    assert "whole                         -  impossible: some server would hold" in render_rows(
+        [*refused, way(RowRule.RANGE, (7, 1))], drawn_evenly=True
+    )
+    assert render_rows(refused, drawn_evenly=False).endswith(
+        "\n3 parameter servers but only 2 would hold ..."
+    )

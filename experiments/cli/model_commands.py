@@ -1,8 +1,9 @@
-"""The command `placement`: from a model's name to where its variables would go, as text.
+"""Commands that ask about a model and train nothing: `placement` and `doctor`.
 
-Decides in which size a model is described, and what is said: every policy on one line, and a
-suggestion.  Of rows of tables every way to place them is told, by the rows that are asked for: a
-server may hold as much as all others and hold the popular rows.
+`placement` goes from a model's name to where its variables would go, as text.  Decides in which
+size a model is described, and what is said: every policy on one line, and a suggestion.  Of rows of
+tables every way to place them is told, by the rows that are asked for: a server may hold as much as
+all others and hold the popular rows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from experiments.models.settle_model import settle_model
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.defaults import OwnTraining
 from experiments.sweep.progress import plain_console
+from launchers.cli.options import LAUNCHER, BriefCommand
 from launchers.cli.types import WHOLE
+from launchers.doctor.command import look_at_hosts
 from launchers.run.launcher import HostsLauncher
+from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.models import shipped_model
@@ -40,7 +44,7 @@ from ps_allreduce.point.placement import (
     useful_servers,
 )
 from ps_allreduce.point.strategies.base import Servers
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.variables import RowsAsked
 from ps_allreduce.terminal import echo
 
@@ -293,3 +297,31 @@ def _line(way: PlacedRows) -> str:
     servers = zip(way.asked.per_server, held, strict=True)
     told = "  ".join(f"{rows:.0f} ({megabytes:.2f})" for rows, megabytes in servers)
     return f"{way.name:<22} {way.max_over_mean:>8.2f}  {told}"
+
+
+#: Where weights alone are built: how long steps with them would take plays no part.
+SOME_ACCELERATOR = EmulatedCompute(forward_s=0.02, backward_s=0.04)
+
+
+@click.command(cls=BriefCommand)
+@click.option("--model", required=True, help="A name (the command models lists all), or yours.")
+@MODEL_ARGS
+@LAUNCHER
+def doctor(model: str, model_args: tuple[str, ...], launcher: LauncherSettings) -> int:
+    """Find what is wrong with the hosts, and whether each of them can build a model.
+
+    Your own model is tried on this machine first.  Exit status: 0 no failure, 1 a failure, 2 a
+    mistake in the request or a model that cannot be trained.
+    """
+    asked = WorkloadRequest(model=model, model_args=model_args)
+    asked = settle_model(asked, launcher.results, plain_console())
+    return look_at_hosts(launcher, _built(asked))
+
+
+def _built(asked: WorkloadRequest) -> Workload:
+    """What is built on every host."""
+    model = asked.model
+    assert model is not None
+    if isinstance(model, str) and not shipped_model(model).computes:
+        asked = replace(asked, emulate=SOME_ACCELERATOR)
+    return asked.workload(model)
