@@ -21,35 +21,27 @@ from ps_allreduce.point.placement import (
 )
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import PlacementUsed
+from ps_allreduce.serialization import Columns
 
 #: Placements that balance bytes, the one that cuts nothing first.
 _BALANCED = (Policy.LARGEST_FIRST, Policy.PARTITIONED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkCauses:
+class NetworkCauses(Columns):
     """Seconds of a step of all workers in which the busiest link carries more than it had to.
 
     Attributes:
         hot_server_s: because one server holds more bytes than the others.
         hot_rows_s: because one server is asked for more rows of tables than the others.
         slow_link_s: because links are slower than the fastest one.
-        fastest_bits_per_s: rate of that one.
+        fastest_link_bits_per_s: rate of that one.
     """
 
     hot_server_s: float
     hot_rows_s: float
     slow_link_s: float
-    fastest_bits_per_s: float
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "hot_server_s": self.hot_server_s,
-            "hot_rows_s": self.hot_rows_s,
-            "slow_link_s": self.slow_link_s,
-            "fastest_link_bits_per_s": self.fastest_bits_per_s,
-        }
+    fastest_link_bits_per_s: float
 
 
 def network_causes(record: RunRecord) -> NetworkCauses | None:
@@ -66,7 +58,7 @@ def network_causes(record: RunRecord) -> NetworkCauses | None:
         hot_server_s=max(0.0, now_s - balanced_s),
         hot_rows_s=max(0.0, now_s - network_time_s(flows_of(record, even_rows=True), rates)),
         slow_link_s=max(0.0, now_s - network_time_s(flows, alike)),
-        fastest_bits_per_s=8 * fastest,
+        fastest_link_bits_per_s=8 * fastest,
     )
 
 

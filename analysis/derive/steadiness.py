@@ -25,6 +25,7 @@ import numpy as np
 from analysis.derive.step_parts import StepParts
 from ps_allreduce.point.network import RTO_MIN_S
 from ps_allreduce.record.step_table import Floats, Integers, Phase, StepTable
+from ps_allreduce.serialization import Columns
 
 #: Levels that differ by less are the same.
 SAME = 0.03
@@ -144,7 +145,7 @@ LEAST_GAP = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stalls:
+class Stalls(Columns):
     """The humps of the step times of a run, and what is beyond them; seconds.
 
     Attributes:
@@ -159,15 +160,6 @@ class Stalls:
     second_hump_s: float | None
     stalled_s: float
     stalled_waiting_s: float
-
-    def columns(self) -> dict[str, object]:
-        """Columns of the table of runs."""
-        return {
-            "hump_s": self.hump_s,
-            "second_hump_s": self.second_hump_s,
-            "stalled_s": self.stalled_s,
-            "stalled_waiting_s": self.stalled_waiting_s,
-        }
 
 
 def stalls_of(parts: StepParts, rto_min_s: float = RTO_MIN_S) -> Stalls:

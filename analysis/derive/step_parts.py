@@ -38,6 +38,7 @@ from ps_allreduce.record.step_table import (
     input_spans,
     measurement_window,
 )
+from ps_allreduce.serialization import Columns
 
 #: The parts that add up to a step.
 PARTS = ("dispatch_s", "input_s", "compute_s", "waiting_s", "exchange_s")
@@ -246,30 +247,12 @@ def _hidden(messages: Floats, ready: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopMetrics:
+class PopMetrics(Columns):
     """Shares of the time of all workers, 0 to 1."""
 
     load_balance: float
     serialisation: float
     transfer: float
-
-    @property
-    def communication(self) -> float:
-        """Communication efficiency: serialisation x transfer."""
-        return self.serialisation * self.transfer
-
-    @property
-    def parallel(self) -> float:
-        """Parallel efficiency: load balance x communication efficiency."""
-        return self.load_balance * self.communication
-
-    def columns(self) -> dict[str, object]:
-        """As columns of a table."""
-        return {
-            "load_balance": self.load_balance,
-            "serialisation": self.serialisation,
-            "transfer": self.transfer,
-        }
 
 
 def pop_metrics(useful_s: Floats, waits_s: Floats, length_s: float) -> PopMetrics | None:
@@ -291,8 +274,3 @@ def pop_metrics(useful_s: Floats, waits_s: Floats, length_s: float) -> PopMetric
         serialisation=float(each.max() / ideal_s),
         transfer=ideal_s / max(length_s, ideal_s),
     )
-
-
-def computation_scaling(reference_s: float, here_s: float) -> float:
-    """Useful seconds of an example at the reference over those here; above 1 it got faster."""
-    return reference_s / here_s

@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.derive.costs import task_seconds
 from analysis.derive.fastest_step import step_time_s
-from analysis.derive.step_parts import PARTS, computation_scaling, hidden_seconds, parts_of
+from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
 from analysis.stats.causes import alone_s, mean_parts
 from analysis.stats.statistics import mean_of
 from analysis.wording import NONE, count_text, number, ratio, with_interval
@@ -140,7 +140,7 @@ def _pop_row(case: Case, point: Point) -> dict[str, str]:
 
 def _scaling(case: Case, point: Point) -> float | None:
     reference, here = alone_s(case, point), point.known("compute_s").mean()
-    return None if reference is None else computation_scaling(reference, here)
+    return None if reference is None else reference / here
 
 
 def tasks_table(case: Case) -> pd.DataFrame:

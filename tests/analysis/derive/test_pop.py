@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.derive.step_parts import PopMetrics, computation_scaling, pop_metrics
+from analysis.derive.step_parts import PopMetrics, pop_metrics
 
 SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
 SECONDS = st.floats(1e-6, 10.0)
@@ -30,11 +30,10 @@ def test_identities(data: st.DataObject, shape: tuple[int, int], lost_s: float) 
     waits = data.draw(arrays(np.float64, shape, elements=st.floats(0.0, 1.0)))
     length_s = float((useful + waits).max(axis=0).sum()) + lost_s
     found, each = metrics_of(useful, waits, length_s), useful.sum(axis=1)
-    assert found.parallel == exact(each.mean() / length_s)
-    assert found.communication == exact(each.max() / length_s)
-    assert found.parallel == exact(found.load_balance * found.communication)
-    assert found.communication == exact(found.serialisation * found.transfer)
-    shares = (found.load_balance, found.serialisation, found.transfer, found.parallel)
+    communication = found.serialisation * found.transfer
+    assert communication == exact(each.max() / length_s)
+    assert found.load_balance * communication == exact(each.mean() / length_s)
+    shares = (found.load_balance, found.serialisation, found.transfer)
     assert all(0.0 < share <= 1.0 + 1e-9 for share in shares)
 
 
@@ -55,7 +54,3 @@ def test_without_barriers_only_input_serialises() -> None:
 def test_clocks_that_differ_make_no_transfer_above_one() -> None:
     assert metrics_of(np.ones((2, 3)), np.zeros((2, 3)), 2.999).transfer == 1.0
     assert pop_metrics(np.zeros((2, 3)), np.zeros((2, 3)), 1.0) is None
-
-
-def test_computation_scales_if_an_example_takes_no_longer() -> None:
-    assert computation_scaling(0.0074, 0.0205) == pytest.approx(0.361, abs=1e-3)

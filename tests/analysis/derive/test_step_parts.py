@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of, pop_of
+from analysis.derive.step_parts import PARTS, PopMetrics, hidden_seconds, parts_of, pop_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, StockAllReduce
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -88,17 +88,21 @@ def test_an_emulated_accelerator_was_asked_for_its_factor() -> None:
     assert (told["stated_compute_s"], told["fastest_stated_s"]) == pytest.approx((0.06, 0.05))
 
 
+def useful_share(found: PopMetrics) -> float:
+    return found.load_balance * found.serialisation * found.transfer
+
+
 def test_the_metrics_of_a_run_come_from_steps_that_all_workers_have() -> None:
     parts, window = parts_of(SYNCHRONOUS, TWO), measurement_window(TWO)
     found = pop_of(parts, window)
     assert found is not None
     assert found.load_balance == pytest.approx(0.06 / 0.07)
-    assert found.parallel == pytest.approx(0.6)
     assert found.serialisation == pytest.approx(0.07 / 0.08)
+    assert useful_share(found) == pytest.approx(0.6)
     alone = make_steps(0, ENDS, PHASES, compute_s=0.05)
     single = pop_of(parts_of(make_experiment(Single), alone), window)
     assert single is not None
-    assert (single.load_balance, single.parallel) == pytest.approx((1.0, 0.5))
+    assert (single.load_balance, useful_share(single)) == pytest.approx((1.0, 0.5))
     nobody = parts_of(SYNCHRONOUS, unseen(TWO))
     assert pop_of(nobody, window) is None
 
