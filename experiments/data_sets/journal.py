@@ -7,22 +7,19 @@ part of it.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
+from experiments.sweep.folder import locked
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.inputs.data_set import FileOfRecords
 from ps_allreduce.record.files import read_json, write_json
 from ps_allreduce.serialization import from_json
 
 JOURNAL = "conversion.json"
-
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +104,7 @@ def opened(out: Path, asked: Conversion) -> Iterator[Journal]:
     Raises:
         UserError: the folder holds something else, or another conversion writes into it.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror}.") from error
-    try:
-        _take(lock, out)
+    with locked(out, f"another conversion writes into {out}: wait for it, or end it."):
         found = _read(out)
         if found is not None:
             _check_same(out, found, asked)
@@ -121,17 +112,6 @@ def opened(out: Path, asked: Conversion) -> Iterator[Journal]:
         if found is None:
             write_json(out / JOURNAL, asked)
         yield journal
-    finally:
-        os.close(lock)
-
-
-def _take(lock: int, out: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(f"another conversion writes into {out}: wait for it, or end it.") from error
-    except OSError:
-        pass  # a file system without locks
 
 
 def _read(out: Path) -> Conversion | None:

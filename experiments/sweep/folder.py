@@ -237,11 +237,14 @@ def check_there(sweep_dir: Path) -> None:
 
 
 @contextmanager
-def locked(sweep_dir: Path) -> Iterator[None]:
+def locked(sweep_dir: Path, taken: str = "") -> Iterator[None]:
     """Keep a second sweep out of the folder: the two would disturb each other's measurement.
 
     The kernel drops the lock with the process.  Where the file system knows no locks, go on
     without.
+
+    Args:
+        taken: what is said where another process holds the lock and makes no sweep.
 
     Raises:
         UserError: another process holds it, or the folder cannot be written.
@@ -255,9 +258,10 @@ def locked(sweep_dir: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise UserError(
+        runs = (
             f"another command is making runs in {sweep_dir}; wait for it or choose another RESULTS."
-        ) from None
+        )
+        raise UserError(taken or runs) from None
     except OSError:
         pass
     try:
