@@ -89,8 +89,9 @@ def _digits_beside(
 
 
 def count_text(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+    """`1 run`, `2 runs`, `2 launches`."""
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{count} {what}{plural * (count != 1)}"
 
 
 def workers_text(count: int) -> str:
@@ -112,7 +113,7 @@ def factor_text(decision: Decision) -> str:
 def launches_text(decision: Decision) -> str:
     """How many launches a decision rests on."""
     if decision.n_first == decision.n_second:
-        return f"{decision.n_first} launch{'es' * (decision.n_first != 1)} each"
+        return f"{count_text(decision.n_first, 'launch')} each"
     return f"{decision.n_first} and {decision.n_second} launches"
 
 
@@ -120,7 +121,7 @@ def missing_text(decision: Decision) -> str:
     """`about 6 more launches would decide`, of a decision that is none."""
     if decision.missing is None:
         return f"{MOST_MISSING} more launches would not decide"
-    return f"about {decision.missing} more launch{'es' * (decision.missing != 1)} would decide"
+    return f"about {count_text(decision.missing, 'more launch')} would decide"
 
 
 def outcome_text(decision: Decision) -> str:

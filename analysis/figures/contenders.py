@@ -29,7 +29,7 @@ from analysis.stats.comparisons import comparisons
 from analysis.stats.findings import headline_row, leader
 from analysis.stats.points import mean_rate
 from analysis.stats.rivals import contenders, default_of
-from analysis.wording import workers_text
+from analysis.wording import count_text, workers_text
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
 FILLED, _MARGIN = 1 / 3, 0.06
@@ -140,8 +140,8 @@ def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
     limits = pair_axis([*ends], [*launches, *pair["bound"].dropna()])
     for side, own in pair.assign(y=range(len(pair))).groupby("side"):
         draw_rows(axes, own, _LOOKS[str(side)], limits, counted=False)
-    counts = [f"{count} launch{'es' * (count != 1)}" for count in pair["ok"]]
-    name_rows(axes, [f"{n}\n{c}" for n, c in zip(pair["name"], counts, strict=True)])
+    named = zip(pair["name"], pair["ok"], strict=True)
+    name_rows(axes, [f"{name}\n{count_text(count, 'launch')}" for name, count in named])
     axes.set_xlim(limits)
     axes.set_title("what the verdict compares", loc="left")
     axes.set_xlabel(unit + "; this axis does not begin at 0" * (limits[0] > 0))

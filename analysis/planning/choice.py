@@ -25,7 +25,7 @@ from analysis.stats.decision import Outcome
 from analysis.stats.findings import contending_sides, highest, leader, plain_lead
 from analysis.stats.rivals import contenders, rivals_of
 from analysis.stats.statistics import MIN_LAUNCHES, Estimate, estimate
-from analysis.wording import number, with_interval
+from analysis.wording import count_text, number, with_interval
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.sides import SHIPPED_ALLREDUCE
 from ps_allreduce.point.strategies import Single
@@ -61,7 +61,7 @@ class MeasuredSetting:
     @property
     def launches_text(self) -> str:
         """`1 launch`, `2 launches`."""
-        return f"{self.launches} launch{'es' * (self.launches != 1)}"
+        return count_text(self.launches, "launch")
 
     @property
     def better_alone(self) -> str:

@@ -208,7 +208,7 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
     ratios = pd.concat([traced_ratios(point) for point in traces])
     cost = (
         f" Traced steps took {ratio(ratios.min())} to {ratio(ratios.max())} times as long as "
-        f"measured ones ({len(ratios)} launch{'es' * (len(ratios) != 1)})."
+        f"measured ones ({count_text(len(ratios), 'launch')})."
         if len(ratios)
         else ""
     )

@@ -42,7 +42,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio
+from analysis.wording import TextTable, count_text, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import HUGECTR_EXPONENT, RecommenderModel
 from ps_allreduce.point.strategies import (
@@ -147,7 +147,7 @@ def _panels(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     for count in sorted(set(rows["num_ps"]) - {0}, reverse=True):
         own = rows[rows["num_ps"].isin([0, count])]
         workers = own["num_workers"].max()
-        yield f"{workers} workers, {count} server{'s' * (count > 1)}", own
+        yield f"{workers} workers, {count_text(count, 'server')}", own
 
 
 def _crossings(rows: pd.DataFrame) -> Iterator[str]:

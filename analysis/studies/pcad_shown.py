@@ -35,7 +35,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio_text, with_interval
+from analysis.wording import TextTable, count_text, number, ratio_text, with_interval
 
 TEXTS = texts_of("pcad")
 
@@ -135,7 +135,7 @@ def _times(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _hosts_text(name: object) -> str:
-    return f"{name} host{'s' * (name != 1)}" if isinstance(name, int) else str(name)
+    return count_text(name, "host") if isinstance(name, int) else str(name)
 
 
 #: What statsmodels fits, which has no types; by ordinary least squares.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from analysis.wording import workers_text
 from experiments import surroundings
 from experiments.cli.requests import SpreadRequest
 from experiments.models.settle_model import settle_model
@@ -48,6 +49,9 @@ PROFILE = Profile(name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, d
 
 #: A table is as wide as its words; a terminal that is narrower folds the lines.
 MOST_COLUMNS = 250
+
+#: So many variables are named of each kind.
+MOST_NAMED = 3
 
 #: How Keras calls the state of a generator of random numbers.
 SEED = "seed_generator_state"
@@ -215,7 +219,7 @@ def _why(record: RunRecord) -> str:
 
 
 def _name_of(point: Experiment) -> str:
-    workers = f"{point.num_workers} worker{'s' * (point.num_workers > 1)}"
+    workers = workers_text(point.num_workers)
     return ", ".join([str(point.strategy), workers, *point.strategy.title_parts()])
 
 
@@ -262,9 +266,9 @@ def _about_rows(workload: Workload) -> Iterator[str]:
         )
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    further = len(names) - most
-    shown = ", ".join(names[:most])
+def _some(names: Sequence[str]) -> str:
+    further = len(names) - MOST_NAMED
+    shown = ", ".join(names[:MOST_NAMED])
     return f"{shown} and {further} more" if further > 0 else shown
 
 

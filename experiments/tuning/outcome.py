@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.stats.decision import Contest, Decision, Outcome, decide
-from analysis.wording import outcome_text, ratio_text
+from analysis.wording import count_text, outcome_text, ratio_text
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
@@ -134,22 +134,18 @@ def render_side(side: SideOutcome, sweep_dir: Path) -> Iterator[str]:
 def _compared(side: SideOutcome, winner: Experiment) -> str:
     """The rate of the winner; and how the default and the best of the others compare."""
     launched, best = side.outcomes(winner), side.standing.best
-    told = f"{mean_rate(launched) or 0.0:.1f} {side.unit}/s ({_launches_text(len(launched))})"
+    told = f"{mean_rate(launched) or 0.0:.1f} {side.unit}/s ({count_text(len(launched), 'launch')})"
     if side.default_failed or best is None:
         return f"{told}; the default failed"
     if best == side.default.experiment_id:
         return f"{told}: the default; no other candidate was shown to be faster"
     decision = side.over_default(best)
     over = f"{ratio_text(*decision.ends)} of the default"
-    passes = f"in {_launches_text(decision.n_first)} of each that chose nothing"
+    passes = f"in {count_text(decision.n_first, 'launch')} of each that chose nothing"
     if winner != side.default:
         return f"{told}; {over} {passes}"
     said = f"{side.points[best].title} is not decided to be faster"
     return f"{told}: the default; {said}: {over} {passes}, {outcome_text(decision)}"
-
-
-def _launches_text(count: int) -> str:
-    return f"{count} launch{'es' * (count != 1)}"
 
 
 def options_of(point: Experiment) -> str:

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from analysis.figures.race import plot_race
 from analysis.figures.style import save_figure
-from analysis.wording import slug
+from analysis.wording import count_text, slug
 from experiments import surroundings
 from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
@@ -79,7 +79,7 @@ class Race:
     @property
     def hosts_text(self) -> str:
         """`1 host`, `2 hosts`."""
-        return f"{self.hosts} host{'s' * (self.hosts > 1)}"
+        return count_text(self.hosts, "host")
 
     @property
     def share_s(self) -> float:
