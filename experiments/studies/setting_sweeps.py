@@ -1,4 +1,4 @@
-"""Sweeps of settings: all-reduce, servers, placements, Horovod, and one setting at a time.
+"""Sweeps of settings: all-reduce, servers, placements, Horovod, one at a time, rung by rung.
 
 Each function has the points of one study, and its docstring is what the study is about.  All have a
 single worker and workers that do not communicate as their bases.
@@ -16,6 +16,7 @@ from experiments.studies.scope import SERVER_STRATEGIES, UNBUCKETED, Scope
 from experiments.studies.study import Study
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -24,6 +25,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import StrategySettings
+from ps_allreduce.point.strategies.stock import LADDERS
 from ps_allreduce.point.wire import WIRE_SETTINGS, WireType
 from ps_allreduce.point.workload import Precision, Workload
 
@@ -32,10 +34,16 @@ def _study(
     points: Callable[[Scope], Iterable[Experiment]],
     *,
     hosts: int | None = None,
+    has_brief: bool = False,
     chooses_exchange: bool = False,
 ) -> Study:
-    about = inspect.cleandoc(points.__doc__ or "")
-    return Study(about=about, points=points, hosts=hosts, chooses_exchange=chooses_exchange)
+    return Study(
+        about=inspect.cleandoc(points.__doc__ or ""),
+        points=points,
+        hosts=hosts,
+        has_brief=has_brief,
+        chooses_exchange=chooses_exchange,
+    )
 
 
 #: None is buckets; of TensorFlow's packs, 0 is its default, one single pack.
@@ -240,3 +248,38 @@ def _changed(strategy: type[AnyStrategy], settings: StrategySettings) -> Iterato
 
 
 TUNING_SWEEP = _study(_one_at_a_time)
+
+#: What rungs differ in, and what plain TensorFlow does not have.
+_OF_RUNGS = {*WIRE_SETTINGS, "altered", "bytes_per_pack"}
+
+
+def _rungs(scope: Scope) -> Iterator[Experiment]:
+    """From TensorFlow as it ships to the suite's defaults: what each change brings.
+
+    Axes: the rungs of both sides.  TensorFlow as it ships; the optimizer as one operation for each
+    variable; statistics of batch norm on the worker; the suite's own step, unbucketed or in one
+    pack; buckets; a bounded number of messages in flight.
+
+    Method: each rung changes one thing and is held against the rung before it.  The largest number
+    of workers, as many servers unless stated, variables placed round robin, as TensorFlow does.
+    Models without such statistics have no rung for them.  Servers train asynchronously, because
+    those that TensorFlow ships can do nothing else.  Bases are a single worker and workers that do
+    not communicate; the profile quick has these only where workers share cores.
+
+    Cost: 13 or 14 points per model in the profile quick.
+
+    It should show where plain TensorFlow is slower than the suite, where it is faster, and why.
+    """
+    if stated := sorted(_OF_RUNGS.intersection(scope.settings.stated)):
+        raise UserError(f"the rungs of ladder differ in {', '.join(stated)}: leave that out.")
+    workers = scope.scale.workers[-1]
+    for workload in scope.workloads:
+        yield from scope.bases(workload)
+        settings = scope.of_servers(workload, scope.servers_for(workers), Policy.ROUND_ROBIN)
+        for rung in itertools.chain.from_iterable(LADDERS.values()):
+            if rung.settings.altered in (None, *scope.alterations(workload)):
+                changed = settings.changed_by(rung.settings)
+                yield scope.point(workload, rung.strategy, workers, changed)
+
+
+LADDER = _study(_rungs, hosts=4, has_brief=True)
