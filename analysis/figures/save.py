@@ -115,6 +115,44 @@ class SavedFigure:
         return [path.name for path in (self.png, self.svg, self.pdf, self.csv)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DrawnFigure:
+    """A figure, and what is drawn in it as a table.
+
+    Attributes:
+        name: of its files.
+        title, caption: above and below it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    data: pd.DataFrame
+
+    def save(self, folder: Path, of: str, page: str) -> SavedFigure:
+        """Write the figure in all formats, and its data as CSV.
+
+        Args:
+            of: whose it is, for a reader who does not see it.
+            page: of the report, by its anchor.
+
+        Raises:
+            UserError: no permission, or no space left.
+        """
+        csv = folder / f"{self.name}.csv"
+        write_atomically(csv, self.data.to_csv(index=False).encode())
+        return SavedFigure(
+            title=self.title,
+            caption=self.caption,
+            described=f"{self.title}, {of}. All values are in {csv.name} and in the tables of "
+            "this report.",
+            page=page,
+            csv=csv,
+            **save_figure(self.figure, folder, self.name),
+        )
+
+
 KINDS = (
     FigureKind(
         name="settings",
@@ -258,37 +296,15 @@ def save_figures(case: Case, folder: Path, told: str) -> Sequence[SavedFigure]:
         drawn = case if kind.shows_changed else unchanged
         figure = kind.plot(drawn)
         if figure is not None:
-            name = f"{kind.name}-{told}" if told else kind.name
-            caption = _caption(kind, drawn) + _LEFT_OUT * (drawn is not case)
-            titles = (kind.title, f"{kind.title}, {case.name}", caption)
-            saved.append(save_with_data(figure, kind.data(drawn), titles, folder / name, kind.page))
+            made = DrawnFigure(
+                name=f"{kind.name}-{told}" if told else kind.name,
+                title=kind.title,
+                caption=_caption(kind, drawn) + _LEFT_OUT * (drawn is not case),
+                figure=figure,
+                data=kind.data(drawn),
+            )
+            saved.append(made.save(folder, case.name, kind.page))
     return saved
-
-
-def save_with_data(
-    figure: Figure, data: pd.DataFrame, titles: tuple[str, str, str], path: Path, page: str
-) -> SavedFigure:
-    """Write a figure in all formats, and its data as CSV.
-
-    Args:
-        titles: above it, for a reader who does not see it, and below it.
-        path: of its files, without their endings.
-        page: of the report, by its anchor.
-
-    Raises:
-        UserError: no permission, or no space left.
-    """
-    title, described, caption = titles
-    csv = path.with_name(f"{path.name}.csv")
-    write_atomically(csv, data.to_csv(index=False).encode())
-    return SavedFigure(
-        title=title,
-        caption=caption,
-        described=f"{described}. All values are in {csv.name} and in the tables of this report.",
-        page=page,
-        csv=csv,
-        **save_figure(figure, path.parent, path.name),
-    )
 
 
 def _caption(kind: FigureKind, case: Case) -> str:

@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from analysis.data.case_names import file_names
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
+from analysis.figures.save import DrawnFigure
 from analysis.stats.points import mean_rate, point_table
 from analysis.studies.shown import (
     PUBLISHED,
     Shown,
-    StudyFigure,
     beside_base,
     over_base,
     plot_panels,
@@ -224,7 +224,7 @@ def _of_series(belongs: Callable[[Point], bool], case: Case) -> Iterator[Point]:
         yield from (own or alone)[:1]
 
 
-def _figures(curve: PublishedCurve, case: Case, told: str) -> list[StudyFigure]:
+def _figures(curve: PublishedCurve, case: Case, told: str) -> list[DrawnFigure]:
     """Efficiency against workers, on a logarithmic axis; none where nothing was measured."""
     curves = _curves(curve, case)
     every = pd.concat(curves.values())
@@ -232,7 +232,7 @@ def _figures(curve: PublishedCurve, case: Case, told: str) -> list[StudyFigure]:
         return []
     data = data_of(pd.concat([marks.assign(curve=name) for name, marks in curves.items()]))
     return [
-        StudyFigure(
+        DrawnFigure(
             name=f"published-{told}" if told else "published",
             title="Beside the published numbers",
             caption=TEXTS["figure"],

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     IDEAL,
     INK,
@@ -29,7 +30,6 @@ from analysis.stats.points import mean_rate
 from analysis.stats.statistics import estimate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     intervals,
     marks_from,
     over_base,
@@ -202,8 +202,8 @@ def _fusion(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _figure(rows: pd.DataFrame) -> StudyFigure:
-    return StudyFigure(
+def _figure(rows: pd.DataFrame) -> DrawnFigure:
+    return DrawnFigure(
         name="speed-up-of-an-epoch",
         title="Speed-up of an epoch",
         caption=TEXTS["figure"],

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -35,7 +36,6 @@ from analysis.figures.style import (
 from analysis.stats.points import mean_rate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     beside_base,
     intervals,
     over_base,
@@ -70,7 +70,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["No workload has both rows and whole tables with launches."])
     rows = rows.sort_values(["num_workers", "alike", "share"], ascending=[False, False, False])
     drawn = rows[rows["alike"]]
-    figure = StudyFigure(
+    figure = DrawnFigure(
         name="rows-against-whole-tables",
         title="Where rows travel faster than whole tables",
         caption=TEXTS["figure"],

@@ -16,11 +16,11 @@ from analysis.data.cases import Case, Point
 from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import INK
 from analysis.stats.points import mean_rate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     beside_base,
     intervals,
     marks_from,
@@ -51,7 +51,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         key=lambda own: own.map(order).fillna(len(order)) if own.name == "control" else own,
         kind="stable",
     )
-    figure = StudyFigure(
+    figure = DrawnFigure(
         name="kept-behind-shallow-ports",
         title="What a shallow port leaves of the rate",
         caption=TEXTS["figure"],

@@ -25,13 +25,13 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
 from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import COLOURS, LINES, finish_grid, logarithmic, new_figure, style
 from analysis.stats.comparisons import decided
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.statistics import estimate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     marks_from,
     plot_panels,
     shown_study,
@@ -137,7 +137,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         sentences=[sentence for task in tasks for sentence in _sentences(task)],
         tables=[TextTable(rows=_table(t), title=t.title, caption=TEXTS["table"]) for t in tasks],
         figures=[
-            StudyFigure(
+            DrawnFigure(
                 name="learning-curves",
                 title="How fast strategies learn",
                 caption=TEXTS["curves"],
@@ -292,7 +292,7 @@ def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) 
     axes.set_title(task.title, loc="left")
 
 
-def _against_workers(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
+def _against_workers(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     """Where there are several numbers of workers."""
     ticks = {float(number): str(number) for number in sorted({task.workers for task in tasks})}
     if len(ticks) < 2:
@@ -302,7 +302,7 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
     marks = marks.assign(**{name: rows[name] for name in ("ok", "planned", "failed")})
     labels = [*dict.fromkeys(marks["label"])]
     panels = {str(panel): curves_of(own, labels) for panel, own in marks.groupby("panel")}
-    yield StudyFigure(
+    yield DrawnFigure(
         name="target-against-workers",
         title="Time to the target, against workers",
         caption=TEXTS["against_workers"],
@@ -328,7 +328,7 @@ def _mark(task: _Task, each: _Trained) -> dict[str, object]:
     }
 
 
-def _staleness(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
+def _staleness(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     data = pd.DataFrame([row for task in tasks for row in _stale_rows(task)])
     if data.empty:
         return
@@ -347,7 +347,7 @@ def _staleness(tasks: Sequence[_Task]) -> Iterator[StudyFigure]:
                 )
             axes.set_title(task.title, loc="left")
         finish_grid(figure, grid, len(shown), ("staleness, updates", "share"))
-    yield StudyFigure(
+    yield DrawnFigure(
         name="staleness",
         title="How stale updates are",
         caption=TEXTS["staleness"],

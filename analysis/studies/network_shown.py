@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, draw_launches
 from analysis.figures.point_rows import name_rows
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -30,7 +31,6 @@ from analysis.figures.style import (
 from analysis.stats.statistics import estimate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     intervals,
     launched,
     model_name,
@@ -61,7 +61,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     if rows.empty:
         return Shown()
     rows = rows.sort_values(["model", "compute_ms", "link"], ascending=[True, False, True])
-    figure = StudyFigure(
+    figure = DrawnFigure(
         name="compute-and-transfer",
         title="Compute beside transfer",
         caption=TEXTS["figure"],

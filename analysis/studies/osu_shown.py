@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     IDEAL,
     INK,
@@ -27,7 +28,6 @@ from analysis.stats.statistics import estimate
 from analysis.studies.shown import (
     PUBLISHED,
     Shown,
-    StudyFigure,
     beside_base,
     launched,
     marks_from,
@@ -187,8 +187,8 @@ def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
         yield f"Weak scaling on {rows['hosts'].max()} hosts, speed-up over one: {', '.join(told)}."
 
 
-def _figure(rows: pd.DataFrame) -> StudyFigure:
-    return StudyFigure(
+def _figure(rows: pd.DataFrame) -> DrawnFigure:
+    return DrawnFigure(
         name="speed-up-over-hosts",
         title="Speed-up over hosts",
         caption=TEXTS["figure"],

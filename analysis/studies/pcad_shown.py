@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import known
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -28,7 +29,6 @@ from analysis.figures.style import (
 from analysis.stats.statistics import compare, estimate
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     marks_from,
     model_name,
     plot_panels,
@@ -207,9 +207,9 @@ def _chance(p: float) -> str:
     return "below 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _time_figure(launches: pd.DataFrame) -> StudyFigure:
+def _time_figure(launches: pd.DataFrame) -> DrawnFigure:
     factors = ["model", "loop", "batch", "hosts"]
-    return StudyFigure(
+    return DrawnFigure(
         name="time-of-an-epoch",
         title="Time of an epoch against hosts",
         caption="Seconds of an epoch of 100,000 images against hosts, a panel for each model and "
@@ -239,12 +239,12 @@ def _drawn_times(launches: pd.DataFrame, factors: Sequence[str]) -> Figure:
     return plot_panels(panels, ticks, labels, columns=launches["model"].nunique())
 
 
-def _residual_figure(fitted: Fits) -> StudyFigure:
+def _residual_figure(fitted: Fits) -> DrawnFigure:
     data = [
         pd.DataFrame({"model": name, "fitted": fit.fittedvalues, "residual": fit.resid})
         for name, fit in fitted.items()
     ]
-    return StudyFigure(
+    return DrawnFigure(
         name="residuals",
         title="Residuals of the models",
         caption="Above: residuals against fitted values, which should show no shape. Below: sorted "

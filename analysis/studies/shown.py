@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import Curves, Ticks, draw_curves
 from analysis.figures.marks import known, top_of
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.stats.statistics import compare, estimate
 from analysis.wording import TextTable, with_interval
@@ -36,27 +37,12 @@ _AROUND, _PANEL = 1.0, 2.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StudyFigure:
-    """A figure, and what is drawn in it as a table.
-
-    Attributes:
-        name: of its files.
-    """
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    data: pd.DataFrame
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shown:
     """What a study shows of a sweep."""
 
     sentences: Sequence[str] = ()
     tables: Sequence[TextTable] = ()
-    figures: Sequence[StudyFigure] = field(default=())
+    figures: Sequence[DrawnFigure] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
 from analysis.figures.point_rows import draw_rows, name_rows
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -30,7 +31,6 @@ from analysis.stats.points import mean_rate
 from analysis.studies.network_shown import device_name
 from analysis.studies.shown import (
     Shown,
-    StudyFigure,
     beside_base,
     intervals,
     launched,
@@ -61,7 +61,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         told = "Nothing can be held against synthetic images: state --input synthetic and others."
         return Shown(sentences=[told])
     rows = rows.sort_values(["of", "input"])
-    figure = StudyFigure(
+    figure = DrawnFigure(
         name="relative-to-synthetic",
         title="What reading costs",
         caption=TEXTS["figure"],

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.data.blocks import SweepResults
-from analysis.figures.save import save_with_data
+from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     GRID,
@@ -68,39 +68,44 @@ def ahead_page(results: SweepResults) -> Page | None:
 
 def _page_of(shown: Sliders, folder: Path, name: str) -> Page:
     """Sliders and pictures, which are saved in the folder."""
-    figures = [
-        save_with_data(figure, data, (title, f"{title}, {name}", caption), folder / file, ANCHOR)
-        for file, title, caption, figure, data in _pictures(shown)
-        if len(data)
-    ]
     part = PagePart(
         sentences=_sentences(shown),
-        figures=figures,
+        figures=[d.save(folder, name, ANCHOR) for d in _pictures(shown) if len(d.data)],
         sliders=json.dumps(shown.to_page(), separators=(",", ":")).replace("<", "\\u003c"),
     )
     return Page(anchor=ANCHOR, title=TITLE, parts=[part])
 
 
-def _pictures(shown: Sliders) -> Iterator[tuple[str, str, str, Figure, pd.DataFrame]]:
-    """The name of each one's files, what stands above and below it, and what it shows."""
+def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
     settings, at = [each.name for each in shown.settings], rate_text(shown.bits_per_s)
-    cells, needed, shares = fastest(shown), servers_needed(shown), efficiencies(shown)
     most = FURTHEST * shown.calibrated
-    caption = (
-        f"With the best number of servers, {shown.batch} {shown.unit} in a worker's step; grey "
-        f"where intervals overlap. Beyond {most} workers nothing is said."
+    cells = fastest(shown)
+    yield DrawnFigure(
+        name="fastest",
+        title="Which setting is fastest",
+        caption=f"With the best number of servers, {shown.batch} {shown.unit} in a worker's step; "
+        f"grey where intervals overlap. Beyond {most} workers nothing is said.",
+        figure=_plot_fastest(cells, settings),
+        data=cells,
     )
-    yield "fastest", "Which setting is fastest", caption, _plot_fastest(cells, settings), cells
-    caption = (
-        f"The fewest with 95 % of the rate with the best number, links of {at}. Hollow: bounds are "
-        "compared, not rates."
+    needed = servers_needed(shown)
+    yield DrawnFigure(
+        name="servers-needed",
+        title="Servers needed",
+        caption=f"The fewest with 95 % of the rate with the best number, links of {at}. Hollow: "
+        "bounds are compared, not rates.",
+        figure=_plot_needed(needed, settings),
+        data=needed,
     )
-    yield "servers-needed", "Servers needed", caption, _plot_needed(needed, settings), needed
-    caption = (
-        f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. Thin "
-        f"lines: what is possible at most; beyond {most} workers only that is said."
+    shares = efficiencies(shown)
+    yield DrawnFigure(
+        name="efficiency-ahead",
+        title="Efficiency",
+        caption=f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. "
+        f"Thin lines: what is possible at most; beyond {most} workers only that is said.",
+        figure=_plot_efficiencies(shares),
+        data=shares,
     )
-    yield "efficiency-ahead", "Efficiency", caption, _plot_efficiencies(shares), shares
 
 
 def _sentences(shown: Sliders) -> list[str]:

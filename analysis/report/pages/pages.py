@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import NO_TEXT
-from analysis.figures.save import SavedFigure, save_with_data
+from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
 from analysis.report.network_items import host_items, network_parts
 from analysis.report.pages.case_pages import CASE_PAGES
@@ -122,20 +122,11 @@ def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
     if study is None:
         return None
     shown = study.show(cases)
-    figures = [
-        save_with_data(
-            each.figure,
-            each.data,
-            (each.title, f"{each.title}, {results.name}", each.caption),
-            results.files.folder / each.name,
-            ANCHOR,
-        )
-        for each in shown.figures
-    ]
+    folder = results.files.folder
     told = PagePart(
         sentences=shown.sentences,
         tables=shown.tables,
-        figures=figures,
+        figures=[each.save(folder, results.name, ANCHOR) for each in shown.figures],
         notes=[f"The original: {study.source}", *study.differences],
     )
     return Page(anchor=ANCHOR, title=TITLE, parts=[told])
