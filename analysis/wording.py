@@ -15,8 +15,11 @@ from analysis.stats.decision import LEVEL, MOST_MISSING, Decision, Outcome
 #: Stands for a value that is not there.
 NONE = "-"
 
-#: Tell even values apart that are as near as `math.isclose` calls close.
-_MOST_DIGITS = 10
+#: Values that are nearer to a border than by this share lie on it: no launches tell them apart.
+_NEAR = 1e-5
+
+#: Enough to tell all other values from it.
+_MOST_DIGITS = 6
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
@@ -80,9 +83,10 @@ def _digits_beside(
     border: float, values: Sequence[float | None], spell: Callable[[float | None, int], str]
 ) -> int:
     """How many digits, from two on, tell on which side of a border each value lies."""
-    near = [value for value in values if not pd.isna(value) and not math.isclose(value, border)]
+    is_at = partial(math.isclose, border, rel_tol=_NEAR)
+    beside = [value for value in values if not pd.isna(value) and not is_at(value)]
     hidden = (
-        any(math.isclose(float(spell(value, digits)), border) for value in near)
+        any(math.isclose(float(spell(value, digits)), border) for value in beside)
         for digits in range(2, _MOST_DIGITS)
     )
     return next((2 + more for more, hides in enumerate(hidden) if not hides), _MOST_DIGITS)
