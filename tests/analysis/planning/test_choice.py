@@ -91,18 +91,6 @@ def test_a_single_worker_that_may_be_faster_is_told_as_such(results: Path) -> No
     assert told.endswith("whether more hosts pay for this model is not certain.")
 
 
-def test_what_is_chosen_is_decided_at_the_level_of_its_sweep(results: Path) -> None:
-    save_all(results / "compare", runs(make_experiment(Single), {0: 310, 1: 330, 2: 290}))
-    widths = []
-    for choices in ({}, {EARLY_STOPPING: 3}):
-        write_json(results / "compare" / "sweep.json", {"order": [], "choices": choices})
-        alone = choose(results, "best", None).alone
-        assert alone is not None
-        assert alone.decision.half_width is not None
-        widths.append(alone.decision.half_width)
-    assert 1.1 < widths[1] / widths[0] < 1.5
-
-
 def test_runs_of_the_gate_are_no_measurements(results: Path) -> None:
     of_gate = make_experiment(AllReduce, 2, workload=Workload(deterministic=True))
     save_all(results / "gate", runs(of_gate, times(0.1)))
