@@ -1,7 +1,7 @@
 """What was learned of a cluster, as a file that answers without its launches, and those shipped.
 
 Decides what such a file holds, and which clusters come with the suite, so that a first answer needs
-none: those of which published rates tell enough.
+none: those of which published rates tell enough, and emulated hosts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from analysis.predict.literature import FOLDER
 from analysis.predict.predictions import Teller
 from analysis.predict.published_clusters import published_tellers
 from ps_allreduce.errors import RecordFormatError
@@ -61,6 +62,7 @@ def _published(name: str, about: str) -> CalibrationFile:
 
 #: What comes with the suite, by its name.
 SHIPPED: Mapping[str, Callable[[], CalibrationFile]] = {
+    "emulated": partial(read_calibration, FOLDER / "emulated.json"),
     "piz-daint": partial(_published, "piz-daint", "InceptionV3 on Piz Daint, P100"),
     "p2.xlarge": partial(_published, "p2.xlarge", "InceptionV3 on Amazon's p2.xlarge, K80"),
 }
