@@ -168,6 +168,8 @@ def _helpful_rungs(case: Case) -> list[str]:
 
 def advice_text(told: Explanation, cause: Cause) -> str:
     """What to change about a cause at the slower setting."""
+    if cause is Cause.EXCHANGE:
+        return _exchange_advice(told.slower, told.faster)
     return _ADVICE[cause](told.slower) if cause in _ADVICE else ""
 
 
@@ -230,7 +232,7 @@ def _lost_advice(point: Point) -> str:
     return f"{larger}, let {fewer}, or try {other}."
 
 
-def _exchange_advice(point: Point) -> str:
+def _exchange_advice(point: Point, faster: Point) -> str:
     if left_out_link(point.counting) is not None:
         return ""  # the page says beside it which link to repair
     if lost_shares(point.launches).any():
@@ -238,6 +240,9 @@ def _exchange_advice(point: Point) -> str:
     saved = point.launches["slow_link_s"] / point.launches["mean_step_s"]
     if saved.astype(float).mean() > WORTH_REPAIRING:
         return _link_advice(point)
+    few, more = point.experiment.num_ps, faster.experiment.num_ps
+    if 0 < few < more:
+        return f"Use more servers: {more} instead of {few}."
     busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
     if busy.empty and (point.launches["num_hosts"] > 1).any():
         return ""  # the page says beside it that links were not measured
@@ -262,7 +267,6 @@ _ADVICE: Mapping[Cause, Callable[[Point], str]] = {
     Cause.IN_TURN: lambda _: (
         "Now one worker takes longer, now another: look for what disturbs one after the other."
     ),
-    Cause.EXCHANGE: _exchange_advice,
     Cause.INPUT: lambda _: (
         "Workers wait for input: read ahead, decode less, or use more threads for it."
     ),

@@ -158,8 +158,8 @@ def basis_lines(main: Comparison) -> list[str]:
     if main.basis is Basis.HOSTS:
         return []
     return [
-        "That is at equal workers: the sides were not measured on equally many hosts, those of "
-        "servers counted."
+        "The comparison is at equal workers, since the sides were not measured on equally many "
+        "hosts, those of servers counted."
     ]
 
 

@@ -90,7 +90,7 @@ def verdict_text(item: CaseReport, *, alone: bool) -> str:
     It begins with the case, unless that is alone.
     """
     told = item.verdict
-    parts = (told.headline, told.reason, *told.otherwise, told.network)
+    parts = (told.headline, told.reason, told.network, *told.otherwise)
     text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
     return "\n".join([text, *told.stock, *doubts_of_numbers(item.case)])
 

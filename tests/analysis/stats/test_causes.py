@@ -376,6 +376,12 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     assert advice_text(found, Cause.EXCHANGE).startswith("Give switch ports more memory, let ")
 
 
+def test_what_more_servers_made_faster_needs_no_other_messages() -> None:
+    few, more = (make_experiment(SynchronousServers, 2, num_ps=count) for count in (1, 2))
+    (told,) = explanations(case_of(runs(few, times(1.0)), runs(more, times(2.0))))
+    assert advice_text(told, Cause.EXCHANGE) == "Use more servers: 2 instead of 1."
+
+
 def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() -> None:
     said = main_reason(case_of_pair(spread_s=0.01))
     assert "the largest part" not in said

@@ -155,8 +155,8 @@ def test_without_as_many_hosts_workers_are_equal_and_it_is_said() -> None:
     found = told({reduced(2): times(2.0), served(2, 1): times(1.0)})
     assert "at 2 workers (2 and 3 hosts, tcp)" in found.headline
     assert found.otherwise == (
-        "That is at equal workers: the sides were not measured on equally many hosts, those of "
-        "servers counted.",
+        "The comparison is at equal workers, since the sides were not measured on equally many "
+        "hosts, those of servers counted.",
     )
 
 
