@@ -107,12 +107,13 @@ CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}
 
 .PHONY: help environment setup $(SWEEPS) study placement gate tune report compare-results predict check-predictions advise export bench doctor hosts accept-cluster accept-gpu wheelhouse check test test-slurm faults lint docs dev-tools lock
 
-# The first line of every study's module says what it compares.
+# The first line of a study's module says what it compares, or that of its function among the sweeps of settings.
 help:
 	@echo "Compare parameter servers with all-reduce. Every target sets up what it needs; none needs root."
 	@echo
 	@for study in $(SWEEPS); do name=$$(echo "$$study" | tr - _); printf '  make %-17s %s\n' "$$study" "$$(find experiments/studies \
-		\( -name "$$name.py" -o -name "$${name}_study.py" \) -exec sed -n '1s/"//gp' {} +)"; done
+		\( -name "$$name.py" -o -name "$${name}_study.py" \) -exec sed -n '1s/"//gp' {} +; \
+		sed -n "/^def _$$name(/{n;s/^ *\"*//p;}" experiments/studies/setting_sweeps.py)"; done
 	@sed -n 's/^#: \{0,1\}//p' Makefile
 
 environment:

@@ -50,7 +50,7 @@ def _study(
 PACK_BYTES = (None, 0, 500_000, 2_000_000)
 
 
-def _allreduce(scope: Scope) -> Iterator[Experiment]:
+def _allreduce_sweep(scope: Scope) -> Iterator[Experiment]:
     """All-reduce: workers x what is reduced at once.
 
     Axes: workers; the suite's buckets, TensorFlow's one single pack, and its packs of 0.5 and 2 MB.
@@ -69,12 +69,12 @@ def _allreduce(scope: Scope) -> Iterator[Experiment]:
             yield scope.reduced(workload, workers, bytes_per_pack)
 
 
-ALLREDUCE_SWEEP = _study(_allreduce, hosts=4)
+ALLREDUCE_SWEEP = _study(_allreduce_sweep, hosts=4)
 
 PLACED_ON = (2, 4)
 
 
-def _placements(scope: Scope) -> Iterator[Experiment]:
+def _placement_sweep(scope: Scope) -> Iterator[Experiment]:
     """Where variables go: model x servers x placement.
 
     Axes: 2 and 4 servers; every placement.
@@ -95,12 +95,12 @@ def _placements(scope: Scope) -> Iterator[Experiment]:
                 yield scope.served(workload, SynchronousServers, workers, num_ps, policy)
 
 
-PLACEMENT_SWEEP = _study(_placements, hosts=4, chooses_exchange=True)
+PLACEMENT_SWEEP = _study(_placement_sweep, hosts=4, chooses_exchange=True)
 
 NUM_PS = (1, 2, 4, 8)
 
 
-def _servers(scope: Scope) -> Iterator[Experiment]:
+def _ps_sweep(scope: Scope) -> Iterator[Experiment]:
     """Parameter servers: workers x servers x placement, synchronous or not.
 
     Axes: workers; 1, 2, 4 and 8 servers, no more than workers; of synchronous servers two
@@ -134,7 +134,7 @@ def _numbers_of_servers(scope: Scope) -> list[int]:
     return [number for number in NUM_PS if number <= max(scope.scale.workers)]
 
 
-PS_SWEEP = _study(_servers, hosts=4, chooses_exchange=True)
+PS_SWEEP = _study(_ps_sweep, hosts=4, chooses_exchange=True)
 
 #: What is changed about Horovod, one thing at a time.
 CHANGES_OF_HOROVOD = (
@@ -146,7 +146,7 @@ CHANGES_OF_HOROVOD = (
 )
 
 
-def _horovod(scope: Scope) -> Iterator[Experiment]:
+def _horovod_sweep(scope: Scope) -> Iterator[Experiment]:
     """Horovod: workers x its own settings, beside the suite's all-reduce.
 
     Axes: workers; Horovod by default, without fusion, with buffers of 2 MB, and with cycles of 0.2
@@ -171,7 +171,7 @@ def _horovod(scope: Scope) -> Iterator[Experiment]:
             yield scope.reduced(workload, workers, 0)
 
 
-HOROVOD_SWEEP = _study(_horovod)
+HOROVOD_SWEEP = _study(_horovod_sweep)
 
 #: What is changed, in the order of the points.
 CHANGES = (
@@ -189,7 +189,7 @@ CHANGES = (
 ACCUMULATION = 4
 
 
-def _one_at_a_time(scope: Scope) -> list[Experiment]:
+def _tuning_sweep(scope: Scope) -> list[Experiment]:
     """One setting of the exchange at a time, all others at their default.
 
     Axes: sizes of messages, messages in flight, format of gradients, all settings of buckets off at
@@ -247,13 +247,13 @@ def _changed(strategy: type[AnyStrategy], settings: StrategySettings) -> Iterato
             yield settings.changed_by(change)
 
 
-TUNING_SWEEP = _study(_one_at_a_time)
+TUNING_SWEEP = _study(_tuning_sweep)
 
 #: What rungs differ in, and what plain TensorFlow does not have.
 _OF_RUNGS = {*WIRE_SETTINGS, "altered", "bytes_per_pack"}
 
 
-def _rungs(scope: Scope) -> Iterator[Experiment]:
+def _ladder(scope: Scope) -> Iterator[Experiment]:
     """From TensorFlow as it ships to the suite's defaults: what each change brings.
 
     Axes: the rungs of both sides.  TensorFlow as it ships; the optimizer as one operation for each
@@ -282,4 +282,4 @@ def _rungs(scope: Scope) -> Iterator[Experiment]:
                 yield scope.point(workload, rung.strategy, workers, changed)
 
 
-LADDER = _study(_rungs, hosts=4, has_brief=True)
+LADDER = _study(_ladder, hosts=4, has_brief=True)

@@ -241,7 +241,7 @@ def test_help_shows_choices_units_and_who_understands_an_option(
     for part in (
         "[local|emulated|slurm|ssh]",
         "<gbit, mbit, kbit, bit or unlimited>",
-        "slurm, ssh: words",
+        "slurm, ssh: prefix of commands",
     ):
         assert part in typed_help
 
