@@ -51,7 +51,10 @@ EXPLANATION_NOTE = (
 
 
 _SAVED = "what the busiest link would save if"
-_STRETCHED = f", or up to {MOST_STRETCH:g} times that (no link is used perfectly)"
+_STRETCHED = (
+    f", up to {MOST_STRETCH:g} times that (no link is used perfectly), and no more than "
+    "other parts leave"
+)
 
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
