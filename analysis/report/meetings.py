@@ -90,17 +90,19 @@ def _formats_text(suite: Point, stock: Point) -> str:
 def _nothing_faster(row: Comparison) -> str:
     first, second = (side.name for side in row.sides)
     decision, where = row.decision, where_text(row)
-    if decision.outcome is Outcome.TOO_FEW:
-        return (
-            f"No verdict on {first} and {second} {where}: it takes three launches of each that end "
-            f"well, and {_made_text(decision)}."
-        )
-    if decision.outcome is Outcome.NO_VERDICT:
-        return f"No verdict on {first} and {second} {where}: {decision.doubt}."
+    if why := _why_no_verdict(decision):
+        return f"No verdict on {first} and {second} {where}: {why}."
     measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
         return capital(f"{first} and {second} are {decision.outcome} {measured}.")
     return f"Undecided between {first} and {second} {measured}: {missing_text(decision)}."
+
+
+def _why_no_verdict(decision: Decision) -> str | None:
+    """Too few launches, or a doubt; None where there is a verdict."""
+    if decision.outcome is Outcome.TOO_FEW:
+        return f"it takes three launches of each that end well, and {_made_text(decision)}"
+    return decision.doubt if decision.outcome is Outcome.NO_VERDICT else None
 
 
 def _made_text(decision: Decision) -> str:
@@ -230,13 +232,8 @@ def _against(row: Comparison, *, is_default: bool) -> str:
     label, decision = row.second.best.setting.label, row.decision
     named = f"{label}, the default" if is_default else label
     launches, middle = launches_text(decision), f"{named}," if is_default else label
-    if decision.outcome is Outcome.TOO_FEW:
-        return (
-            f"no verdict whether it is faster than {named}: it takes three launches of each that "
-            f"end well, and {_made_text(decision)}"
-        )
-    if decision.outcome is Outcome.NO_VERDICT:
-        return f"no verdict whether it is faster than {named}: {decision.doubt}"
+    if why := _why_no_verdict(decision):
+        return f"no verdict whether it is faster than {named}: {why}"
     factor = factor_text(decision)
     if decision.outcome is Outcome.EQUAL:
         return f"it is {decision.outcome} to {named} ({factor}, {launches})"
