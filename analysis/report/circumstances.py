@@ -15,7 +15,9 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, processors_may_limit
 from analysis.derive.steadiness import Steadiness
 from analysis.report.what_was_run import differences_text
-from analysis.stats.doubts import UNEVEN, drift_of, is_uneven
+from analysis.stats.comparisons import Comparison
+from analysis.stats.decision import Outcome
+from analysis.stats.doubts import UNEVEN, Drift, drifts_of, is_uneven, neighbours_of
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_table
 from analysis.stats.statistics import estimate
@@ -345,12 +347,29 @@ def _touched_text(found: tuple[SparseGradient, ...]) -> str:
     )
 
 
-def drift_lines(case: Case, *, shown: bool) -> list[str]:
-    """That the machine drifted, or else that this was not shown."""
-    drift = drift_of(case)
-    if drift is None or drift.is_shown is not shown:
-        return []
-    return [f"{capital(drift.told)}."]
+def undrifted_lines(case: Case) -> list[str]:
+    """That it was not shown that the machine drifted, a line for each job."""
+    return [f"{capital(drift.told)}." for drift in drifts_of(case) if not drift.is_shown]
+
+
+def drift_lines(case: Case, row: Comparison | None) -> list[str]:
+    """That the machine drifted, and what that makes of the verdict where this stands.
+
+    Args:
+        row: what the headline compares.
+    """
+    shown = [drift for drift in drifts_of(case) if drift.is_shown]
+    if row is None or row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+        return [f"{capital(drift.told)}." for drift in shown]
+    pairs = neighbours_of(case, *row.points, row.metric)
+    return [f"{capital(drift.told)}.{_between_text(drift, pairs)}" for drift in shown]
+
+
+def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
+    if pairs is None:
+        return ""
+    made = drift.between(pairs) - 1
+    return f" Between the launches that the verdict compares, that makes {made:.1%}."
 
 
 def steadiness_lines(launches: pd.DataFrame) -> list[str]:

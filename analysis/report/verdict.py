@@ -22,6 +22,7 @@ from analysis.report.circumstances import (
     humps_lines,
     sparse_line,
     steadiness_lines,
+    undrifted_lines,
 )
 from analysis.report.explanation import main_reason
 from analysis.report.meetings import (
@@ -103,7 +104,7 @@ def verdict(case: Case) -> Verdict:
         *(_share_lines(main) if main else ()),
         *steadiness_lines(case.launches),
         *humps_lines(case.launches),
-        *drift_lines(case, shown=False),
+        *undrifted_lines(case),
         *(_interval_lines(main) if main else ()),
         *map(meeting_sentence, table.of(Kind.ALIKE)),
         *_transports_apart(table),
@@ -115,7 +116,9 @@ def verdict(case: Case) -> Verdict:
     told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]
     headline = " ".join(filter(None, told))
     drift = [
-        line for line in drift_lines(case, shown=True) if line.casefold() not in headline.casefold()
+        line
+        for line in drift_lines(case, headline_row(case))
+        if line.casefold() not in headline.casefold()
     ]
     warnings = (*circumstances(case), *drift, *attempts_lines(case.attempts))
     otherwise = tuple(_otherwise_lines(case, main))

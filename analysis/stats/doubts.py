@@ -4,12 +4,13 @@ Decides which they are: other programs that used the processors, processors that
 where the network should have been, a worker that made most of the steps, sides whose attempts
 failed unequally often, launches that did not reach a value, and a machine that drifted.  Other
 programs and drift take nothing away from a difference that is far larger than what they could
-explain.  Doubts that leave a comparison its meaning are told in `report.circumstances`.
+explain; of launches that are pairs, drift explains no more than what it makes in the time between
+them.  Doubts that leave a comparison its meaning are told in `report.circumstances`.
 
-Decides also whether the machine drifted, told from one point, the sentinel: the single worker,
-which needs no network, else the point with most launches.  Its drift is its rate at its last launch
-over that at its first, along a straight line through the logarithms of all of them.  The rule of
-decision says whether that is one.
+Decides also whether the machine drifted, in each job for itself, told from one point, the sentinel:
+the single worker, which needs no network, else the point with most launches.  Its drift is its rate
+at its last launch over that at its first, along a straight line through the logarithms of all of
+them.  The rule of decision says whether that is one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
-from analysis.stats.statistics import MIN_LAUNCHES, Ratio
+from analysis.stats.statistics import MIN_LAUNCHES, Ratio, common_turns
 from analysis.wording import factor_text
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
@@ -54,10 +55,13 @@ class Doubt:
     explains: tuple[float, float] = (math.inf, math.inf)
 
     def holds(self, low: float | None, high: float | None) -> bool:
-        """Whether it may explain a ratio of first over second with this interval."""
-        if low is None or high is None:
-            return True
+        """Whether it may explain a ratio of first over second with this interval.
+
+        Where that shows no difference, it takes no more away than sides may differ that are equal.
+        """
         first, second = (math.pow(most, FAR) for most in self.explains)
+        if low is None or high is None or low <= 1 <= high:
+            return max(first, second) > 1 + MARGIN
         return low <= first and high >= 1 / second
 
 
@@ -79,7 +83,7 @@ def doubt_about(
         *_uneven(first, second),
         *_unequal_failures(first, second),
         *_missed(metric, first, second),
-        *drifted(case),
+        *_drifted(case, first, second, metric),
     ]
     return next((each.reason for each in doubts if each.holds(*ends)), "")
 
@@ -194,11 +198,34 @@ def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
             )
 
 
-def drifted(case: Case) -> Iterator[Doubt]:
-    """That the machine is decided to have drifted; nothing if it is not."""
-    drift = drift_of(case)
-    if drift is not None and drift.is_shown:
-        yield Doubt(reason=drift.told, explains=(drift.factor, drift.factor))
+def drifted(case: Case, neighbours: pd.DataFrame | None = None) -> Iterator[Doubt]:
+    """That the machine is decided to have drifted; nothing if it is not.
+
+    Args:
+        neighbours: the pairs of launches that are compared, if they are pairs.
+    """
+    for drift in drifts_of(case):
+        if drift.is_shown:
+            factor = drift.between(neighbours)
+            yield Doubt(reason=drift.told, explains=(factor, factor))
+
+
+def _drifted(case: Case, first: Point, second: Point, metric: Metric) -> Iterator[Doubt]:
+    if any(drift.is_shown for drift in drifts_of(case)):
+        yield from drifted(case, neighbours_of(case, first, second, metric))
+
+
+def neighbours_of(case: Case, first: Point, second: Point, metric: Metric) -> pd.DataFrame | None:
+    """Of each pair of launches its job, and by how many seconds they were begun apart.
+
+    None where two points are not compared in pairs, or are not both of the case.
+    """
+    turns = common_turns(metric.values(first), metric.values(second))
+    if turns is None or first not in case.points or second not in case.points:
+        return None
+    launches = first.launches.reindex(turns)
+    apart = launches["started_at"] - second.launches["started_at"].reindex(turns)
+    return pd.DataFrame({"job": _jobs(launches), "apart_s": apart.dt.total_seconds().abs()})
 
 
 #: Every pair of a case asks for the drift of the same few cases.
@@ -211,29 +238,42 @@ class Drift:
 
     Attributes:
         decision: of its last launch over its first one.
+        lasted_s: between these two.
+        job: in which they were made; empty where all launches of the case are of one.
     """
 
     sentinel: Point
     decision: Decision
+    lasted_s: float
+    job: str = ""
 
     @property
     def is_shown(self) -> bool:
         """The rates are decided to differ."""
         return self.decision.outcome in (Outcome.FASTER, Outcome.SLOWER)
 
-    @property
-    def factor(self) -> float:
-        """So many times as fast as the other may a side seem that was launched at a better time."""
-        return math.exp(abs(math.log(self.decision.ratio or 1.0)))
+    def between(self, neighbours: pd.DataFrame | None) -> float:
+        """So many times as fast as the other may a side seem that was launched at a better time.
+
+        Args:
+            neighbours: pairs of launches; None where what is compared may lie as far apart as the
+                sentinel's own launches.
+        """
+        apart_s = self.lasted_s
+        if neighbours is not None:
+            own = neighbours[neighbours["job"] == self.job] if self.job else neighbours
+            apart_s = float(own["apart_s"].mean()) if len(own) else 0.0
+        return math.exp(abs(math.log(self.decision.ratio or 1.0)) * apart_s / self.lasted_s)
 
     @property
     def told(self) -> str:
         """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
         said = _SAID.get(self.decision.outcome, "is not known to have drifted")
         factor, launches = factor_text(self.decision), self.decision.n_first
+        where = f"in job {self.job} " if self.job else ""
         return (
-            f"the machine {said}: {self.sentinel.setting.label} was {factor} as fast at the last "
-            f"of {launches} launches as at the first"
+            f"{where}the machine {said}: {self.sentinel.setting.label} was {factor} as fast at the "
+            f"last of {launches} launches as at the first"
         )
 
 
@@ -245,29 +285,50 @@ _SAID = {
 
 
 @lru_cache(maxsize=_CASES)
-def drift_of(case: Case) -> Drift | None:
-    """How the sentinel drifted; None where it was not launched in the first and last third.
+def drifts_of(case: Case) -> tuple[Drift, ...]:
+    """How the sentinel drifted, a value for each job.
 
-    A line goes nearly through any three launches, so it takes more.
+    None of a job in which it was not launched in the first and last third: a line goes nearly
+    through any three launches, so it takes more.
     """
-    points = [point for point in case.points if len(point.rates) > MIN_LAUNCHES]
-    begun = case.attempts["started_at"]
+    jobs = _jobs(case.attempts).unique()
+    found = (_drift_of(case, job, is_only=len(jobs) == 1) for job in jobs)
+    return tuple(drift for drift in found if drift is not None)
+
+
+def _jobs(runs: pd.DataFrame) -> pd.Series:
+    """Of each run its job; empty outside of one."""
+    return runs["job_id"].fillna("")
+
+
+def _drift_of(case: Case, job: str, *, is_only: bool) -> Drift | None:
+    launched = {point: _rates_in(point, job) for point in case.points}
+    points = [point for point, rates in launched.items() if len(rates) > MIN_LAUNCHES]
+    begun = case.attempts["started_at"][_jobs(case.attempts) == job]
     if not points or begun.min() == begun.max():
         return None
-    sentinel = max(points, key=lambda p: (p.setting.traits.max_workers == 1, len(p.rates)))
-    times = _shares_of_time(case, sentinel)
-    if times.min() > 1 / 3 or times.max() < 2 / 3:
+    sentinel = max(points, key=lambda p: (p.setting.traits.max_workers == 1, len(launched[p])))
+    rates = launched[sentinel]
+    times = _seconds_since(begun.min(), sentinel.launches.loc[rates.index, "started_at"])
+    third_s = (begun.max() - begun.min()).total_seconds() / 3
+    if times.min() > third_s or times.max() < 2 * third_s:
         return None
-    contest = Contest(comparisons=((_last_over_first(times, sentinel.rates),),))
-    return Drift(sentinel=sentinel, decision=decide([contest])[0])
+    contest = Contest(comparisons=((_last_over_first(times, rates),),))
+    return Drift(
+        sentinel=sentinel,
+        decision=decide([contest])[0],
+        lasted_s=float(times.max() - times.min()),
+        job="" if is_only else job,
+    )
 
 
-def _shares_of_time(case: Case, point: Point) -> pd.Series:
-    """When each launch began, from 0 (the first run of the case) to 1 (the last one)."""
-    begun = case.attempts["started_at"]
-    since = point.launches.loc[point.rates.index, "started_at"] - begun.min()
-    shares: pd.Series = since / (begun.max() - begun.min())
-    return shares.astype(float)
+def _rates_in(point: Point, job: str) -> pd.Series:
+    jobs = _jobs(point.launches)
+    return point.rates[point.rates.index.isin(jobs.index[jobs == job])]
+
+
+def _seconds_since(moment: pd.Timestamp, begun: pd.Series) -> pd.Series:
+    return (begun - moment).dt.total_seconds().astype(float)
 
 
 def _last_over_first(times: pd.Series, rates: pd.Series) -> Ratio:

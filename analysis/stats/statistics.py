@@ -216,13 +216,21 @@ def subtract(first: pd.Series, second: pd.Series) -> Estimate:
     return _around(mean, error, freedom)
 
 
-def _aligned(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series, bool]:
-    """Launches of the same turns and that they are pairs, or all launches."""
+def common_turns(first: pd.Series, second: pd.Series) -> pd.Index | None:
+    """The turns in which launches of two points are pairs; None where there are not enough."""
     both = first.index.intersection(second.index)
     paired = len(both) >= MIN_LAUNCHES or len(both) == max(len(first), len(second))
-    if paired and not first.index.equals(second.index):
+    return both if paired else None
+
+
+def _aligned(first: pd.Series, second: pd.Series) -> tuple[pd.Series, pd.Series, bool]:
+    """Launches of the same turns and that they are pairs, or all launches."""
+    both = common_turns(first, second)
+    if both is None:
+        return first, second, False
+    if not first.index.equals(second.index):
         first, second = first.reindex(both), second.reindex(both)
-    return first, second, paired
+    return first, second, True
 
 
 def _mean_error(values: Logs) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,8 +22,9 @@ from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Outcome
-from analysis.stats.doubts import drift_of
+from analysis.stats.doubts import drifts_of
 from analysis.stats.rivals import Kind
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -229,7 +231,7 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
         assert ("faster than" in verdict(case).headline) is stands
 
 
-def drifting(rates: Mapping[int, float], factor: float = 2.0) -> Case:
+def drifting(rates: Mapping[int, float]) -> Case:
     """A single worker launched at those minutes of a sweep of an hour, and two strategies."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -244,13 +246,10 @@ def drifting(rates: Mapping[int, float], factor: float = 2.0) -> Case:
     ]
     others = [
         run(own, 100.0 * times_as_fast + turn, turn, **at(minute))
-        for own, times_as_fast in ((RING, factor), (SYNC, 1.0))
+        for own, times_as_fast in ((RING, 2.0), (SYNC, 1.0))
         for turn, minute in enumerate((1, 30, 59))
     ]
     return case_of(single, others)
-
-
-SURE = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
 
 
 @pytest.mark.parametrize(
@@ -259,7 +258,7 @@ SURE = {0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}
         # The middle is fastest: from the first launch to the last it is 6 %, not 9 %.
         ({0: 100.0, 1: 100.1, 30: 109.0, 59: 106.3, 60: 106.4}, "is not known to have drifted"),
         ({0: 100.0, 20: 100.3, 40: 99.8, 60: 100.1}, "did not drift by more than 3%"),
-        (SURE, "drifted"),
+        ({0: 100.0, 14: 96.0, 29: 93.0, 44: 89.0, 60: 85.0}, "drifted"),
     ],
 )
 def test_the_rule_of_decision_says_whether_the_machine_drifted(
@@ -271,14 +270,89 @@ def test_the_rule_of_decision_says_whether_the_machine_drifted(
     assert (lines[0] in found.warnings) is (told == "drifted")
 
 
-def test_drift_takes_a_verdict_away_that_it_may_explain() -> None:
-    told = verdict(drifting(SURE, factor=1.2)).headline
-    assert "the machine drifted: single was 0.85x [0.84, 0.86] as fast at the last of 5" in told
-    assert "faster" in verdict(drifting(SURE)).headline, "far more than what it drifted by"
+#: Each turn holds every setting; or every setting has its own part of the sweep.
+TURNS = [(own, turn) for turn in range(5) for own in (SINGLE, RING, SYNC)]
+PARTS = [
+    *((own, turn) for turn in range(2) for own in (SINGLE, RING)),
+    *((RING, turn) for turn in (2, 3, 4)),
+    (SINGLE, 2),
+    *((SYNC, turn) for turn in (0, 1, 2)),
+    *((own, turn) for turn in (3, 4) for own in (SYNC, SINGLE)),
+]
+
+
+def drifted_by(
+    change: float, factor: float, order: Sequence[tuple[Experiment, int]], **where: Any
+) -> list[RunRecord]:
+    """Runs one after the other, over which the machine becomes so many times as fast."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    made = []
+    for number, (own, turn) in enumerate(order):
+        rate = 100.0 * (factor if own is RING else 1.0) * (1 + 0.002 * (turn % 2))
+        moments = [begin + timedelta(seconds=20 * number + s) for s in (0, 15)]
+        begun, ended = (moment.isoformat() for moment in moments)
+        drift = change ** (number / (len(order) - 1))
+        made.append(run(own, rate * drift, turn, started_at=begun, finished_at=ended, **where))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "factor", "order", "stands"),
+    [
+        pytest.param(0.85, 1.07, TURNS, True, id="1.2 % between neighbours"),
+        pytest.param(0.85, 1.07, PARTS, False, id="never launched in the same turn"),
+        pytest.param(0.85, 1.5, PARTS, True, id="far more than all of it"),
+        pytest.param(0.4, 1.05, TURNS, False, id="6.8 % between neighbours"),
+        pytest.param(0.4, 1.3, TURNS, True, id="far more than that"),
+    ],
+)
+def test_drift_takes_a_verdict_away_that_it_may_explain(
+    change: float, factor: float, order: Sequence[tuple[Experiment, int]], stands: bool
+) -> None:
+    case = case_of(drifted_by(change, factor, order))
+    found = verdict(case)
+    told = "the machine drifted: single was "
+    assert ("faster than" in found.headline) is stands
+    assert (told in found.headline) is not stands
+    warned = [line for line in found.warnings if told in line.casefold()]
+    assert len(warned) == stands
+    if order is TURNS and stands:
+        made = abs(change ** (-1 / 14) - 1)
+        assert (
+            f" Between the launches that the verdict compares, that makes {made:.1%}." in warned[0]
+        )
+
+
+@pytest.mark.parametrize("change", [0.9, 0.7, 0.4, 0.1, 3.0])
+def test_drift_makes_no_side_faster(change: float) -> None:
+    """Whatever is launched first in every turn."""
+    for order in (TURNS, TURNS[::-1], PARTS):
+        case = case_of(drifted_by(change, 1.0, order))
+        assert "faster than" not in verdict(case).headline
+
+
+def test_every_job_has_a_drift_of_its_own() -> None:
+    """Means of two jobs alike hide what each of them does."""
+    falling = drifted_by(0.8, 1.5, TURNS, job_id="7")
+    steady = drifted_by(1.0, 1.5, TURNS, job_id="8")
+    later = [
+        replace(
+            each,
+            repetition=each.repetition + 10,
+            started_at=each.started_at.replace("01-01", "01-02"),
+            finished_at=each.finished_at.replace("01-01", "01-02"),
+        )
+        for each in steady
+    ]
+    found = verdict(case_of(falling, later))
+    (warned,) = [line for line in found.warnings if "drifted" in line]
+    assert warned.startswith("In job 7 the machine drifted: single was 0.8")
+    (steady_line,) = [line for line in found.details if "drift" in line]
+    assert steady_line.startswith("In job 8 the machine did not drift by more than 3%: single was ")
 
 
 def test_launches_of_a_part_of_the_sweep_tell_no_drift() -> None:
-    assert drift_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) is None
+    assert drifts_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) == ()
 
 
 def test_pairs_leave_out_asynchronous_and_single_points() -> None:
