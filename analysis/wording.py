@@ -21,6 +21,9 @@ _NEAR = 1e-5
 #: Enough to tell all other values from it.
 _MOST_DIGITS = 6
 
+#: So many links are named.
+_MOST_LINKS = 4
+
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
@@ -101,6 +104,15 @@ def count_text(count: int, what: str) -> str:
 def workers_text(count: int) -> str:
     """`1 worker`, `2 workers`."""
     return count_text(count, "worker")
+
+
+def links_text(links: Sequence[tuple[str, str]]) -> str:
+    """`n0 to n1 and n1 to n2`; of many links the first ones."""
+    named = [f"{source} to {target}" for source, target in links]
+    if len(named) > _MOST_LINKS:
+        named = [*named[: _MOST_LINKS - 1], f"{len(named) - _MOST_LINKS + 1} more"]
+    *others, last = named
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def transports_label(first: str | None, second: str | None) -> str:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,9 @@ UNMEASURED_STEPS = 1000
 _ROUNDING = 1e-9
 
 _Floats = npt.NDArray[np.float64]
+
+#: The host that sends, and the one that receives.
+Link = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +123,39 @@ def slow_links(record: RunRecord) -> list[LinkRecord]:
     ]
 
 
-def left_out_link(records: Sequence[RunRecord]) -> tuple[str, str] | None:
-    """The link, from one host to another, that is such a slow one in most of several runs."""
+def left_out_links(records: Sequence[RunRecord]) -> list[Link]:
+    """Links that are such slow ones in most of several runs."""
     slow = Counter((each.source, each.target) for r in records for each in slow_links(r))
-    return next((link for link, n in slow.most_common(1) if n > len(records) / 2), None)
+    return [link for link, count in slow.items() if count > len(records) / 2]
+
+
+def use_of(record: RunRecord, links: Sequence[Link]) -> list[float]:
+    """Of each of these links that a run measured: the share of a step that it needs for its bytes.
+
+    Empty where it is unknown what hosts send each other.
+    """
+    step_s, flows = step_time_s(record), flows_of(record)
+    if step_s is None or not flows:
+        return []
+    measured = {(each.source, each.target): each.bits_per_s for each in record.links}
+    return [
+        8 * sum(f.num_bytes for f in flows if (f.source, f.target) == link) / rate / step_s
+        for link in links
+        if (rate := measured.get(link))
+    ]
+
+
+def slowest_links(records: Sequence[RunRecord]) -> dict[Link, float]:
+    """Links that are nearer to the slowest one than to the fastest one, with their bits per second.
+
+    Medians over runs.  These must all be repaired to leave the busiest link more.
+    """
+    rates: dict[Link, list[float]] = {}
+    for link in (link for record in records for link in record.links):
+        rates.setdefault((link.source, link.target), []).append(link.bits_per_s)
+    medians = {link: median(each) for link, each in rates.items()}
+    middle = (min(medians.values()) + max(medians.values())) / 2
+    return {link: rate for link, rate in medians.items() if rate <= middle}
 
 
 def _fastest_links(record: RunRecord) -> dict[str, float]:

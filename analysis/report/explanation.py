@@ -12,7 +12,7 @@ from itertools import pairwise
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.derive.fastest_step import left_out_link
+from analysis.derive.fastest_step import left_out_links, slowest_links
 from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
@@ -21,7 +21,15 @@ from analysis.stats.explained_parts import MOST_STRETCH, Cause, lost_shares
 from analysis.stats.findings import headline_row
 from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
-from analysis.wording import NONE, capital, factor_text, number, rate_text, workers_text
+from analysis.wording import (
+    NONE,
+    capital,
+    factor_text,
+    links_text,
+    number,
+    rate_text,
+    workers_text,
+)
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import Policy
 
@@ -204,13 +212,16 @@ def _rows_advice(point: Point) -> str:
 
 
 def _link_advice(point: Point) -> str:
-    links = [link for record in point.counting for link in record.links]
-    slow = min(links, key=lambda link: link.bits_per_s)
-    fast = max(link.bits_per_s for link in links)
-    return (
-        f"The link from {slow.source} to {slow.target} carried {rate_text(slow.bits_per_s)}, the "
-        f"fastest one {rate_text(fast)}: repair it, or leave out one of its hosts."
-    )
+    slow = slowest_links(point.counting)
+    fast = max(link.bits_per_s for record in point.counting for link in record.links)
+    ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
+    carried = f"carried {' to '.join(ends)}, the fastest one {rate_text(fast)}"
+    named = links_text([*slow])
+    if len(slow) == 1:
+        return f"The link from {named} {carried}: repair it, or leave out one of its hosts."
+    common = set.intersection(*({*link} for link in slow))
+    or_else = f", or leave out {common.pop()}" if len(common) == 1 else ""
+    return f"The links {named} {carried}: repair them{or_else}."
 
 
 def _worker_advice(point: Point) -> str:
@@ -236,7 +247,7 @@ def _lost_advice(point: Point) -> str:
 
 
 def _exchange_advice(point: Point, faster: Point) -> str:
-    if left_out_link(point.counting) is not None:
+    if left_out_links(point.counting):
         return ""  # the page says beside it which link to repair
     if lost_shares(point.launches).any():
         return _lost_advice(point)

@@ -12,12 +12,13 @@ rates: what leads is decided in `stats.findings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
-from analysis.derive.fastest_step import left_out_link
+from analysis.derive.fastest_step import left_out_links, use_of
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.findings import (
@@ -35,6 +36,7 @@ from analysis.wording import (
     count_text,
     factor_text,
     launches_text,
+    links_text,
     missing_text,
     number,
     outcome_text,
@@ -280,23 +282,44 @@ def network_sentence(row: Comparison) -> str:
     if row.outcome is Outcome.NO_VERDICT:
         return ""
     launches = pd.concat([point.launches for point in row.points])
-    shares = (launches["network_s"] / launches["step_s"]).dropna()
+    shares = _link_shares(launches)
     if shares.empty:
         if (launches["num_hosts"] > 1).any():
             return "Links were not measured, so whether they were the limit is not known."
         return "Both settings ran on one host: this says nothing about a network."
-    slowest, busy = rate_text(launches["link_bits_per_s"].median()), launches["busy"].dropna()
+    slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
+    slowest = f" (slowest: {rate_text(launches['link_bits_per_s'].median())})" * (not slow)
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    told = f"Busiest link in use {range_text(shares)} (slowest: {slowest}){processors}."
-    return " ".join([told, *_slow_link_lines(row.points)])
+    of = _known_text(row.points)
+    return " ".join([f"Busiest link in use {range_text(shares)}{of}{slowest}{processors}.", *slow])
+
+
+def _link_shares(launches: pd.DataFrame) -> pd.Series:
+    """Of each launch, as far as known, the share of a step in which the busiest link is in use."""
+    return (launches["network_s"] / launches["step_s"]).dropna()
+
+
+def _known_text(points: Sequence[Point]) -> str:
+    """Of which of the settings that is known; empty where of all."""
+    unknown = [point for point in points if _link_shares(point.launches).empty]
+    if not unknown:
+        return ""
+    known = " and ".join(point.setting.label for point in points if point not in unknown)
+    hidden = [each.setting.label for each in unknown if (each.launches["num_hosts"] > 1).any()]
+    return f" with {known}{''.join(f', not known of {label}' for label in hidden)}"
 
 
 def _slow_link_lines(points: Sequence[Point]) -> list[str]:
-    """The slow link, if its hosts are not: what hosts carry elsewhere is taken as their rate."""
-    link = left_out_link([record for point in points for record in point.counting])
-    if link is None:
+    """Slow links of hosts that are not: what hosts carry elsewhere is taken as their rate."""
+    records = [record for point in points for record in point.counting]
+    links = left_out_links(records)
+    if not links:
         return []
+    rates = [e.bits_per_s for r in records for e in r.links if (e.source, e.target) in links]
+    shares = pd.Series([share for r in records for share in use_of(r, links)], dtype=float)
+    used = f", in use {range_text(shares)}" if len(shares) else ""
+    them = "them" if len(links) > 1 else "it"
     return [
-        f"The link from {link[0]} to {link[1]} is left out of that, since both hosts have faster "
-        "ones: repair it."
+        f"That leaves out {links_text(links)} ({rate_text(median(rates))}{used}), slower than "
+        f"other links of the same hosts: repair {them}."
     ]

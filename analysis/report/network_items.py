@@ -17,7 +17,15 @@ from analysis.data.blocks import HostKind, describe_kinds, host_kinds
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import PagePart
 from analysis.report.what_was_run import Items
-from analysis.wording import NONE, TextTable, count_text, number, rate_text, ratio
+from analysis.wording import (
+    NONE,
+    TextTable,
+    count_text,
+    links_text,
+    number,
+    rate_text,
+    ratio,
+)
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.hosts import SLOW_IMPORT_S, HostFacts, HostRecord, Interface
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
@@ -132,12 +140,16 @@ def _as_text(links: pd.DataFrame) -> pd.DataFrame:
 def _link_items(measured: pd.DataFrame, links: pd.DataFrame) -> Items:
     slowest, farthest = links.iloc[0], links.iloc[int(links["round_trip_s"].argmax())]
     rate, trip = rate_text(measured["bits_per_s"].median()), measured["round_trip_s"].median()
+    slow = links[links["bits_per_s"].map(rate_text) == rate_text(slowest["bits_per_s"])]
+    named = links_text([*zip(slow["source"], slow["target"], strict=True)])
+    if 1 < len(slow) == len(links):
+        named = f"all {len(slow)} alike"
     return [
         ("links measured", f"median {rate} ({count_text(len(measured), 'measurement')})"),
         (
-            "slowest link",
-            f"{slowest['source']} to {slowest['target']}: median "
-            f"{rate_text(slowest['bits_per_s'])}, lowest {rate_text(slowest['lowest'])}",
+            "slowest link" if len(slow) == 1 else "slowest links",
+            f"{named}: median {rate_text(slowest['bits_per_s'])}, lowest "
+            f"{rate_text(slow['lowest'].min())}",
         ),
         (
             "round trip",

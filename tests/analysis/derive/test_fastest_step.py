@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from analysis.derive.fastest_step import Bound, bound_of, most_steps_per_s, step_time_s
+from analysis.derive.fastest_step import Bound, bound_of, most_steps_per_s, step_time_s, use_of
 from analysis.stats.points import point_table
 from ps_allreduce.bounds import Flow
 from ps_allreduce.point.accelerators import Distribution, Jitter
@@ -303,3 +303,19 @@ def test_steps_are_divided_as_well_as_by_a_linear_program(
 def _both_ways(one: str, other: str, num_bytes: int) -> list[Flow]:
     ends = ((one, other), (other, one))
     return [Flow(source=a, target=b, num_bytes=float(num_bytes)) for a, b in ends]
+
+
+def test_what_must_pass_a_link_counts_there_however_fast_its_hosts_are_elsewhere() -> None:
+    """The ring sends all its bytes over each link; servers send over it what is theirs."""
+    slow = links_between("abc", 8 * BYTES_PER_S)
+    slow = (replace(slow[0], bits_per_s=0.8 * BYTES_PER_S), *slow[1:])
+    ring, served_ = (
+        replace(each, links=slow) for each in (reduced("abc"), served(SYNC, "abc", "b", 400))
+    )
+    for record, num_bytes in ((ring, 4 / 3 * SIZE), (served_, SIZE)):
+        step_s = step_time_s(record)
+        assert step_s is not None
+        assert use_of(record, [("a", "b")]) == pytest.approx(
+            [10 * num_bytes / BYTES_PER_S / step_s]
+        )
+    assert use_of(ring, [("a", "x")]) == []

@@ -15,7 +15,7 @@ from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce
 from ps_allreduce.record.hosts import SLOW_IMPORT_S, Gpu, HostRecord, Interface
 from ps_allreduce.record.records import LinkRecord, RunRecord
-from tests.analysis.builders import reported, run, table_of
+from tests.analysis.builders import links_between, reported, run, table_of
 from tests.fakes import make_experiment, make_facts, make_host
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
@@ -66,6 +66,16 @@ def test_the_slowest_link_is_so_by_its_median() -> None:
     assert rows["slowest link"] == "n9 to n10: median 500 Mbit/s, lowest 500 Mbit/s"
     assert rows["round trip"] == "median 0.2 ms; longest n10 to n9, median 0.3 ms"
     assert list(parts_of(*records)[0].tables[0].rows["from"]) == ["n9", "n10"]
+
+
+def test_links_that_are_equally_slow_are_all_named() -> None:
+    hosts = ("n1", "n2", "n3", "n4")
+    links = links_between(hosts, 9e8)
+    slow = tuple(replace(each, bits_per_s=5e8) for each in links[:2])
+    told = "n1 to n2 and n2 to n3: median 500 Mbit/s, lowest 500 Mbit/s"
+    assert network_of(run(OWN, 1.0, links=(*slow, *links[2:])))["slowest links"] == told
+    alike = network_of(run(OWN, 1.0, links=links))
+    assert alike["slowest links"] == "all 4 alike: median 900 Mbit/s, lowest 900 Mbit/s"
 
 
 def test_no_links_are_no_silence() -> None:

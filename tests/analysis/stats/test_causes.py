@@ -371,9 +371,36 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     launches = found.slower.launches
     assert advice_text(found, Cause.EXCHANGE).startswith("Bytes need ")
     launches["slow_link_s"] = launches["mean_step_s"] / 2
-    assert advice_text(found, Cause.EXCHANGE).startswith("The link from ")
+    assert advice_text(found, Cause.EXCHANGE).startswith("The links ")
     launches[["segments_sent", "port_drops"]] = [9000, 100]
     assert advice_text(found, Cause.EXCHANGE).startswith("Give switch ports more memory, let ")
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        (
+            (4, 8, 8, 8),
+            "link from n0 to n1 carried 4 bit/s, {}: repair it, or leave out one of its hosts.",
+        ),
+        (
+            (4, 4, 8, 8),
+            "links n0 to n1 and n1 to n2 carried 4 bit/s, {}: repair them, or leave out n1.",
+        ),
+        ((4, 8, 5, 8), "links n0 to n1 and n2 to n3 carried 4 bit/s to 5 bit/s, {}: repair them."),
+    ],
+)
+def test_all_links_are_named_that_must_be_repaired(rates: tuple[int, ...], told: str) -> None:
+    ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
+    links = links_between(("n0", "n1", "n2", "n3"), 8.0)
+    slow = tuple(replace(e, bits_per_s=float(r)) for e, r in zip(links, rates, strict=True))
+    sides = [
+        runs(own, times(factor), **on_hosts(own) | {"links": slow})
+        for own, factor in ((SPREAD, 1.0), (ring, 2.0))
+    ]
+    (explained,) = explanations(case_of(*sides))
+    told = f"The {told.format('the fastest one 8 bit/s')}"
+    assert advice_text(explained, Cause.SLOW_LINK) == told
 
 
 def test_what_more_servers_made_faster_needs_no_other_messages() -> None:

@@ -353,7 +353,10 @@ def test_more_than_links_can_carry_is_a_warning_and_no_share_is_cut_off() -> Non
     case = case_of(*(runs(each, times(1.0), **where) for each in own))
     (told,) = above_one_lines(case)
     assert told.startswith("Fraction of the bound above 1: all-reduce at 2 workers 1.11 [1.06, ")
-    assert verdict(case).network == "Busiest link in use 108 to 112% (slowest: 1 Mbit/s)."
+    assert verdict(case).network == (
+        "Busiest link in use 108 to 112% with all-reduce, not known of ps_sync, round_robin "
+        "(slowest: 1 Mbit/s)."
+    )
 
 
 def test_shares_that_are_the_same_stand_there_once() -> None:
