@@ -77,7 +77,7 @@ POP_NOTE = (
     "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
     "balance x communication efficiency, and that is serialisation x transfer. Asynchronous "
     "workers never meet, so nothing but input makes their serialisation less than 1. Per machine "
-    "paid for: a host of servers counts as idle workers, as many as it has room for. Computation "
+    "paid for: places for workers that are free on the hosts count as idle workers. Computation "
     "scaling: useful seconds of an example in strategy single over those here."
 )
 
@@ -125,17 +125,28 @@ def _pop_row(case: Case, point: Point) -> dict[str, str]:
     shares = point.launches[names].astype(float).dropna()
     communication = shares["serialisation"] * shares["transfer"]
     parallel = shares["load_balance"] * communication
-    values = {
-        "parallel efficiency": parallel.mean(),
-        "load balance": shares["load_balance"].mean(),
+    of_communication = {
         "communication efficiency": communication.mean(),
         "serialisation": shares["serialisation"].mean(),
         "transfer": shares["transfer"].mean(),
+    }
+    if not point.setting.traits.communicates():
+        of_communication = dict.fromkeys(of_communication, math.nan)
+    values = {
+        "parallel efficiency": parallel.mean(),
+        "load balance": shares["load_balance"].mean(),
+        **of_communication,
         "computation scaling": _scaling(case, point),
-        "parallel, per machine paid for": parallel.mean() * point.num_workers / point.room,
+        "parallel, per machine paid for": parallel.mean() * point.num_workers / _paid_for(point),
     }
     row = {name: ratio(value) for name, value in values.items()}
     return _named(point) | row | {"n": str(len(shares))}
+
+
+def _paid_for(point: Point) -> int:
+    """Workers that the hosts which were used have room for."""
+    hosts, spread = point.common("num_hosts"), point.experiment.spread
+    return point.room if hosts is None or spread is None else hosts * spread.workers_per_host
 
 
 def _scaling(case: Case, point: Point) -> float | None:

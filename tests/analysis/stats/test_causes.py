@@ -462,6 +462,16 @@ def test_tables_show_every_point() -> None:
     paid = metrics["parallel, per machine paid for"].astype(float)["ps_sync, round_robin"]
     workers = metrics["parallel efficiency"].astype(float)["ps_sync, round_robin"]
     assert paid == pytest.approx(workers / 2, abs=0.01)
+    of_communication = ["communication efficiency", "serialisation", "transfer"]
+    assert set(metrics.loc["single", of_communication]) == {"-"}, "it sends nothing"
+    assert "-" not in set(metrics.loc["all-reduce", of_communication])
+
+
+def test_hosts_that_are_used_are_paid_for_wherever_servers_were_asked_to_be() -> None:
+    beside = make_experiment(SynchronousServers, num_ps=2, launcher="slurm", spread=Spread())
+    (row,) = pop_table(case_of(runs(beside, times(1.0), **on_hosts(beside)))).to_dict("records")
+    paid = float(row["parallel, per machine paid for"])
+    assert paid == pytest.approx(float(row["parallel efficiency"]) / 2, abs=0.01)
 
 
 def test_every_part_has_a_meaning() -> None:
