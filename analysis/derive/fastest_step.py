@@ -63,7 +63,8 @@ class Bound:
     """The least times of a step of all workers, seconds.
 
     Attributes:
-        network_s: in which the busiest link can carry its bytes.
+        network_s: in which the busiest link can carry its bytes; of workers that make steps on
+            their own, those of the steps that each of them made.
         in_turn_s: the same if all workers fetch rows of tables, then send them, and all else apart;
             no bound, but near what happens.
         step_s: with the computation, where communication overlaps perfectly.
@@ -82,13 +83,13 @@ def bound_of(record: RunRecord) -> Bound | None:
         return None
     if min(min(rates[host]) for host in hosts) <= 0:
         return None  # links were measured slower than what else they carried
-    network_s = network_time_s(flows, rates)
+    made = as_made(record, flows)
+    network_s, in_turn_s = network_time_s(made, rates), bounds.in_turn_s(made, rates)
     if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, compute, flows, rates)
     else:
         rows_s = bounds.rows_s(flows, rates)
         step_s = compute.step_s(compute.scales.max(axis=0), network_s, rows_s)
-    in_turn_s = bounds.in_turn_s(flows, rates)
     return Bound(network_s=network_s, in_turn_s=in_turn_s, step_s=step_s)
 
 
@@ -134,7 +135,7 @@ def use_of(record: RunRecord, links: Sequence[Link]) -> list[float]:
 
     Empty where it is unknown what hosts send each other.
     """
-    step_s, flows = step_time_s(record), flows_of(record)
+    step_s, flows = step_time_s(record), as_made(record, flows_of(record))
     if step_s is None or not flows:
         return []
     measured = {(each.source, each.target): each.bits_per_s for each in record.links}
@@ -194,6 +195,23 @@ def flows_of(
     if even_rows and rows is not None:
         rows = replace(rows, per_server=())
     return demands(experiment, host_of, loads, record.gradient_bytes, rows)
+
+
+def as_made(record: RunRecord, flows: Sequence[Flow]) -> Sequence[Flow]:
+    """The flows of as many worker steps as there are workers, each having made its share of them.
+
+    Workers make equal shares unless each makes steps on its own.
+    """
+    if record.metrics is None or not record.experiment.strategy.deals_steps:
+        return flows
+    steps = record.metrics.steps_per_worker
+    equal = sum(steps) / len(steps)
+    return [
+        flow
+        if flow.worker is None
+        else replace(flow, num_bytes=flow.num_bytes * steps[flow.worker] / equal)
+        for flow in flows
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

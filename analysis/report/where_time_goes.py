@@ -69,8 +69,8 @@ PARTS_NOTE = (
     "slowest worker's last gradient is ready. Exchange is exposed communication with the update, "
     "which cannot be told apart without traced steps; where nothing is sent, the update is known. "
     "Hidden communication, which runs beside compute, is no part of the step: at least the time "
-    "that the busiest link needs, less all parts but compute. Processor time is that of one task "
-    "in a step of all workers, from samples."
+    "that the busiest link needs, less all parts but compute, where workers meet. Processor time "
+    "is that of one task in a step of all workers, from samples."
 )
 
 POP_NOTE = (
@@ -95,8 +95,10 @@ def parts_table(case: Case) -> pd.DataFrame:
 def _parts_row(case: Case, point: Point) -> dict[str, str]:
     launches = point.measured
     beside = launches["network_s"] - (launches["mean_step_s"] - launches["compute_s"])
+    hidden = beside.astype(float).clip(lower=0.0).mean()
     beyond = {
-        "hidden at least ms": beside.astype(float).clip(lower=0.0).mean(),
+        # Where workers do not meet, what a link carries beside one's compute may be another's.
+        "hidden at least ms": hidden if point.setting.traits.synchronous else math.nan,
         "processor, worker ms": launches["worker_cpu_s"].astype(float).mean(),
         "processor, server ms": launches["server_cpu_s"].astype(float).mean(),
     }

@@ -153,7 +153,7 @@ def _placement(report: CaseReport) -> PagePart:
 
 def _breakdown(report: CaseReport) -> PagePart:
     case = report.case
-    tasks = tasks_table(case)
+    tasks, dealt = tasks_table(case), any(p.setting.traits.deals_steps for p in case.points)
     return PagePart(
         tables=[
             TextTable(rows=parts_table(case), caption=PARTS_NOTE),
@@ -172,9 +172,20 @@ def _breakdown(report: CaseReport) -> PagePart:
                 "and the others add up to less.",
                 wraps={"steps of launches": "long"},
             ),
-            TextTable(rows=report_table(case, "bounds"), title="Bounds by the links"),
+            TextTable(
+                rows=report_table(case, "bounds"),
+                title="Bounds by the links",
+                caption=_UNEQUAL_SHARES * dealt,
+            ),
         ]
     )
+
+
+#: Why a busiest link may need longer than the bound.
+_UNEQUAL_SHARES = (
+    "Of asynchronous workers: the busiest link carries the steps that each of them made; the bound "
+    "is that of the best division of steps."
+)
 
 
 def _explanation(report: CaseReport) -> PagePart:

@@ -305,6 +305,18 @@ def _both_ways(one: str, other: str, num_bytes: int) -> list[Flow]:
     return [Flow(source=a, target=b, num_bytes=float(num_bytes)) for a, b in ends]
 
 
+def test_workers_that_make_more_steps_send_more() -> None:
+    """Of two workers, the one beside the server makes three of four steps, and uses no link."""
+    for strategy, seconds in ((ASYNC, 2.0), (SYNC, 4.0)):
+        record = served(strategy, "ax", "x", 400)
+        assert bound(record).network_s == pytest.approx(4.0)
+        metrics = record.metrics
+        assert metrics is not None
+        uneven = replace(record, metrics=replace(metrics, steps_per_worker=(1, 3)))
+        assert bound(uneven).network_s == pytest.approx(seconds)
+        assert bound(uneven).step_s == bound(record).step_s
+
+
 def test_what_must_pass_a_link_counts_there_however_fast_its_hosts_are_elsewhere() -> None:
     """The ring sends all its bytes over each link; servers send over it what is theirs."""
     slow = links_between("abc", 8 * BYTES_PER_S)

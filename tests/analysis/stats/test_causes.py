@@ -35,6 +35,7 @@ from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
+    AsynchronousServers,
     Single,
     StockAllReduce,
     SynchronousServers,
@@ -457,6 +458,9 @@ def test_tables_show_every_point() -> None:
     assert parts.loc["single", "exchange and update ms"] == "-"
     assert parts.loc["single", "update ms"] != "-"
     assert parts.loc["stock_allreduce", "compute alone ms"] == "-"
+    free = make_experiment(AsynchronousServers, num_ps=2, launcher="slurm", spread=Spread())
+    (row,) = parts_table(case_of(runs(free, times(1.0), **on_hosts(free)))).to_dict("records")
+    assert row["hidden at least ms"] == "-", "the link may carry what another worker sends"
     metrics = pop_table(case).set_index("setting")
     assert "stock_allreduce" not in metrics.index
     paid = metrics["parallel, per machine paid for"].astype(float)["ps_sync, round_robin"]
