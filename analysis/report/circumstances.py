@@ -84,8 +84,8 @@ def circumstances(case: Case) -> list[str]:
         lines += _difference_lines(case.conditions)
     lines += busy_lines([record for point in points for record in point.records])
     launches = case.launches
-    counting = [record for point in points for record in point.counting]
-    lines += _processor_lines(launches) + _interface_lines(launches) + mixed_lines(counting)
+    lines += _processor_lines(launches) + _interface_lines(launches)
+    lines += [*_mixed_lines(case), *_other_base_lines(case)]
     return lines + doubts_of_numbers(case) + _job_lines(case)
 
 
@@ -256,25 +256,42 @@ def _job_lines(case: Case) -> list[str]:
     ]
 
 
-def mixed_lines(records: Sequence[RunRecord]) -> list[str]:
+def _mixed_lines(case: Case) -> Iterator[str]:
     """How many runs had hosts of different kinds, with the hosts of each kind in one of them."""
+    records = [record for point in case.points for record in point.counting]
     by_kind = [kinds(facts) for record in records for facts in _to_be_alike(record)]
     mixed = [names_of for names_of in by_kind if len(names_of) > 1]
-    if not mixed:
-        return []
-    example = " against ".join(", ".join(names) for names in mixed[0].values())
-    return [
-        f"Hosts of different kinds took part in {len(mixed)} of {count_text(len(records), 'run')} "
-        f"(in one of them {example}): synchronous training waits for the slowest."
-    ]
+    if mixed:
+        example = " against ".join(", ".join(names) for names in mixed[0].values())
+        yield (
+            f"Hosts of different kinds took part in {len(mixed)} of "
+            f"{count_text(len(records), 'run')} (in one of them {example})."
+        )
 
 
-def _to_be_alike(record: RunRecord) -> Iterator[list[HostFacts]]:
-    """Hosts named for servers may be of another kind than the others."""
+def _other_base_lines(case: Case) -> Iterator[str]:
+    """That hosts of workers are of kinds of which no run of the base was."""
+    base = base_of(case, case.points[0], "single")
+    if base is None or not base.counting:
+        return
+    own, every = (
+        kinds([facts for point in points for r in point.counting for facts in _to_be_alike(r)[0]])
+        for points in ((base,), case.points)
+    )
+    if own.keys() != every.keys():
+        names = ", ".join(dict.fromkeys(name for each in own.values() for name in each))
+        yield (f"Speed-ups compare kinds of hosts, too: {base.setting.label} ran on {names} only.")
+
+
+def _to_be_alike(record: RunRecord) -> tuple[list[HostFacts], list[HostFacts]]:
+    """Hosts of workers, and those named for servers, which may be of another kind."""
     apart = num_ps_hosts(record.experiment) > 0
     servers = {task.host for task in record.tasks if apart and task.task.startswith(TaskType.PS)}
-    for for_servers in (False, True):
-        yield [host.facts for host in record.hosts if (host.name in servers) is for_servers]
+    of_workers, of_servers = (
+        [host.facts for host in record.hosts if (host.name in servers) is for_servers]
+        for for_servers in (False, True)
+    )
+    return of_workers, of_servers
 
 
 def attempts_lines(attempts: pd.DataFrame) -> list[str]:

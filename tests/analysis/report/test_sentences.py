@@ -338,6 +338,10 @@ def circumstances() -> dict[str, Case]:
             0.5, replace(COMPUTE, factors=(1.0, 1.5, 1.0, 0.8), jitter=JITTER)
         ),
         "hosts of two kinds": case_of(on_hosts(make_host("n0"), OTHER)),
+        "a base on hosts of one of two kinds": case_of(
+            runs(make_experiment(Single, **ON_SLURM), RATES, hosts=(OTHER,)),
+            on_hosts(make_host("n0"), OTHER),
+        ),
         "hosts of another kind for servers": case_of(
             runs(
                 SERVED,
