@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
@@ -20,7 +21,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import RunRecord, TaskRecord
 from tests.analysis.builders import links_between, metrics, placement_used, run, tasks_on
 from tests.fakes import UNSEEN, make_experiment, make_host
 
@@ -127,10 +128,16 @@ def _around(own: Experiment) -> dict[str, Any]:
     tasks |= {f"ps:{number}": names[number] for number in range(own.num_ps)}
     return {
         "hosts": tuple(make_host(name) for name in names),
-        "tasks": tasks_on(tasks),
+        "tasks": _sharing_cores(tasks_on(tasks)),
         "links": links_between(names, LINK * 0.95),
         "gradient_bytes": 600_000,
         "machine_busy": 0.5,
         "placement": placement_used(*loads[: own.num_ps]) if loads else None,
         "oversubscribed": False,
     }
+
+
+def _sharing_cores(tasks: tuple[TaskRecord, ...]) -> tuple[TaskRecord, ...]:
+    """Servers beside a worker use its cores, as the suite deals them."""
+    of_workers = {task.host: task.cores for task in tasks if task.task.startswith(TaskType.WORKER)}
+    return tuple(replace(task, cores=of_workers.get(task.host, task.cores)) for task in tasks)

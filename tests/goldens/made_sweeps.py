@@ -96,8 +96,7 @@ def _on_cluster(record: RunRecord, cpu_model: str = "A processor", **changes: An
         switch = f"core.leaf{number // 2}.{name}"
         facts = make_facts(name, scheduler_name=name, switch=switch, cpu_model=cpu_model)
         hosts.append(make_host(name, facts=facts, interface=facts.interfaces[1]))
-    cores = sum(len(host.facts.cores) for host in hosts)
-    return replace(record, hosts=tuple(hosts), total_cores=cores, machine_busy=None, **changes)
+    return replace(record, hosts=tuple(hosts), machine_busy=None, **changes)
 
 
 def quick(folder: Path) -> None:
