@@ -19,7 +19,7 @@ from analysis.predict.sent import SentBytes, message_share
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.network import MAX_HOSTS
+from ps_allreduce.point.network import MAX_HOSTS, EmulatedNetwork
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.stated import StrategySettings
@@ -130,6 +130,30 @@ def untold(records: Iterable[RunRecord], known: Sequence[Family]) -> list[AnyStr
 def setting_of(own: Experiment) -> tuple[Hashable, Hashable]:
     """What launches share that are learned from together."""
     return _surroundings(own), _uncounted(own)
+
+
+def undisturbed(own: Experiment) -> Experiment:
+    """The same point on equal hosts with steady passes, links of their own, and deep ports."""
+    load, network = own.workload, own.network
+    if network is not None:
+        network = EmulatedNetwork(
+            num_hosts=network.num_hosts, bits_per_s=network.bits_per_s, delay_s=network.delay_s
+        )
+    if load.emulated is not None:
+        load = replace(load, emulated=replace(load.emulated, factors=(), jitter=None))
+    return replace(own, workload=load, network=network)
+
+
+def disturbance_of(own: Experiment) -> str:
+    """What a point has and `undisturbed` leaves out, in words."""
+    plain = _stated(undisturbed(own))
+    return ", ".join(part for part in _stated(own) if part not in plain)
+
+
+def _stated(own: Experiment) -> list[str]:
+    emulated = own.workload.emulated
+    passes = [f"factors {emulated.factors}", f"jitter {emulated.jitter}"] if emulated else []
+    return [*passes, *str(own.network).split(", ")]
 
 
 def _surroundings(own: Experiment) -> Hashable:

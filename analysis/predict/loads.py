@@ -78,7 +78,7 @@ def load_of(
         return DealtLoad(
             forward_s=forward_s,
             backward_s=backward_s,
-            links_s=_links_s(flows, rates, experiment.num_workers),
+            links_s=links_s(flows, rates, experiment.num_workers),
             processors_s=_processors_s(homes, flows, cluster, cpu_s_per_byte, alone_s),
             message=message,
             ways=2,
@@ -146,7 +146,7 @@ def _messages_s(flows: Sequence[Flow], cluster: Cluster, cpu_s_per_byte: float) 
     return both
 
 
-def _links_s(flows: Sequence[Flow], rates: Rates, num_workers: int) -> Floats:
+def links_s(flows: Sequence[Flow], rates: Rates, num_workers: int) -> Floats:
     """Seconds in which a step of each worker keeps each direction of a link busy."""
     shares = [link_bytes(f for f in flows if f.worker == i) for i in range(num_workers)]
     hosts = dict.fromkeys(host for share in shares for host in share)

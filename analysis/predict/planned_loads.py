@@ -10,13 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.predict.loads import Cluster, load_of
-from analysis.predict.models import Load
+from analysis.predict.loads import Cluster, links_s, load_of
+from analysis.predict.models import DealtLoad, Load
 from analysis.predict.sent import SentBytes, grown
 from analysis.predict.symmetric import extremes, symmetric
-from ps_allreduce.bounds import Rates, demands
+from ps_allreduce.bounds import Flow, Rates, demands, network_time_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts, place_by_number
+from ps_allreduce.point.network import EmulatedNetwork
 
 
 def planned_load(
@@ -45,7 +46,31 @@ def load_by_flows(
     flows = demands(experiment, host_of, placed, sent.gradient_bytes, sent.rows)
     rates = _planned_rates(experiment, cluster, list(host_of.values()))
     message = grown(*sent.message_of(experiment), experiment.num_workers, max(placed, default=0))
-    return load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)
+    load = load_of(experiment, host_of, flows, rates, cluster, cpu_s_per_byte, message)
+    return _behind_uplink(load, flows, experiment.network, cluster)
+
+
+def _behind_uplink(
+    load: Load, flows: Sequence[Flow], network: EmulatedNetwork | None, cluster: Cluster
+) -> Load:
+    """The same where what goes from rack to rack shares a link, in each direction."""
+    if network is None or network.uplink_bits_per_s is None or cluster.link_share is None:
+        return load
+    rate = network.uplink_bits_per_s * cluster.link_share / 8
+    racks = [
+        replace(flow, source=_rack(network, flow.source), target=_rack(network, flow.target))
+        for flow in flows
+    ]
+    between = [flow for flow in racks if flow.source != flow.target]
+    rates = dict.fromkeys({flow.source for flow in between}, (rate, rate))
+    if isinstance(load, DealtLoad):
+        shared = links_s(between, rates, load.num_workers)
+        return replace(load, links_s=np.hstack([load.links_s, shared]))
+    return replace(load, network_s=max(load.network_s, network_time_s(between, rates)))
+
+
+def _rack(network: EmulatedNetwork, host: str) -> str:
+    return str(network.rack_of(int(host)))
 
 
 def payload(experiment: Experiment, cluster: Cluster) -> float:
@@ -63,8 +88,7 @@ def _planned_rates(experiment: Experiment, cluster: Cluster, hosts: Sequence[str
         return dict.fromkeys(hosts, (cluster.bytes_per_s or np.inf,) * 2)
     rates = {}
     for host in dict.fromkeys(hosts):
-        is_slow = network.slow_host is not None and int(host) == network.slow_host
-        stated = network.slow_bits_per_s if is_slow else network.bits_per_s
+        stated = network.link_bits_per_s(int(host))
         out, into = network.traffic_at(int(host))
         carried = np.inf if stated is None else stated * cluster.link_share
         rates[host] = (carried - out) / 8, (carried - into) / 8

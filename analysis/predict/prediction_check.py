@@ -6,7 +6,8 @@ interval is scored as by Gneiting and Raftery, J. American Statistical Associati
 width and, for what lies beyond an end, 2 / 0.1 times how far; on the logarithm, so 0.1 is 10 %.
 
 Emulated hosts share the processors of one machine.  Points in which these were busier than `IDLE`
-tell about processors, not links: they are listed, and no figure counts them.
+tell about processors, not links: they are listed, and no figure counts them.  Points with a
+disturbance that no calibrating launch had are scored apart, by disturbance.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 from analysis.data.rows import moment
 from analysis.derive.fastest_step import step_time_s
 from analysis.predict.advice_check import CheckedAdvice, check_advice, upper_end
-from analysis.predict.calibration import usable
+from analysis.predict.calibration import disturbance_of, usable
 from analysis.predict.prediction_file import PredictionFile, run_name
-from analysis.predict.predictions import Prediction
+from analysis.predict.predictions import UNSEEN, Prediction
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import MAX_HOSTS
@@ -43,6 +44,7 @@ class CheckedPoint:
     Attributes:
         experiment: in words.
         further: workers over the most that were calibrated.
+        apart: the disturbance that no calibrating launch had, in words; empty without one.
         busy: share of the time of this machine's processors; None where hosts have their own.
         measured: examples per second, geometric mean of the launches.
         error: of the predicted time of a step, over the measured one, less 1; below 0 the
@@ -55,6 +57,7 @@ class CheckedPoint:
     experiment: str
     num_workers: int
     further: float
+    apart: str
     busy: float | None
     launches: int
     predicted: float
@@ -67,9 +70,14 @@ class CheckedPoint:
     others: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def counts(self) -> bool:
-        """Processors were idle enough."""
+    def is_idle(self) -> bool:
+        """Its processors were idle enough."""
         return self.busy is None or self.busy <= IDLE
+
+    @property
+    def counts(self) -> bool:
+        """In the figures of all points."""
+        return self.is_idle and not self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,7 @@ class PredictionCheck:
 
     Attributes:
         by_scale: figures by how many times the calibrated workers there were.
+        apart: figures by disturbance; no other figure counts these points.
         coverage_90: share of the points inside their intervals.
         advice_gap: by how much the best setting was faster than the advised one, in the mean of
             `questions`; None where there are none.
@@ -106,6 +115,7 @@ class PredictionCheck:
     p90: float
     bias: float
     by_scale: Mapping[str, Figures]
+    apart: Mapping[str, Figures]
     coverage_90: float
     interval_score: float
     advice_gap: float | None
@@ -149,6 +159,7 @@ def check_predictions(
         p90=own.p90,
         bias=own.bias,
         by_scale=_by_scale(counted),
+        apart=_apart(points),
         coverage_90=fmean(each.inside for each in counted),
         interval_score=fmean(each.score for each in counted),
         advice_gap=fmean(each.gap for each in questions) if questions else None,
@@ -166,6 +177,14 @@ def _by_scale(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
     return {
         f"{scale:g}": figures([each.error for each in points if each.further == scale])
         for scale in scales
+    }
+
+
+def _apart(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
+    known = [each for each in points if each.apart and each.is_idle]
+    return {
+        what: figures([each.error for each in known if each.apart == what])
+        for what in dict.fromkeys(each.apart for each in known)
     }
 
 
@@ -214,6 +233,7 @@ def _checked(prediction: Prediction, launches: Sequence[RunRecord]) -> CheckedPo
         experiment=prediction.experiment.title,
         num_workers=prediction.experiment.num_workers,
         further=prediction.experiment.num_workers / prediction.calibrated,
+        apart=disturbance_of(prediction.experiment) if UNSEEN in prediction.unknown else "",
         busy=median(busy) if busy else None,
         launches=len(steps),
         predicted=rate,

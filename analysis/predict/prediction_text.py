@@ -70,7 +70,7 @@ def show_check(found: PredictionCheck) -> None:
             number(each.measured),
             f"{each.error:+.1%}",
             "yes" if each.inside else "no",
-            NONE if each.busy is None else f"{each.busy:.2f}{'' if each.counts else ' apart'}",
+            (NONE if each.busy is None else f"{each.busy:.2f}") + " apart" * (not each.counts),
             *(_signed(each.others.get(name)) for name in found.others),
         ]
         for each in found.points
@@ -78,7 +78,8 @@ def show_check(found: PredictionCheck) -> None:
     console.print(_table(names, rows))
     ours = {"this model": Figures(mape=found.mape, p90=found.p90, bias=found.bias)}
     ours |= {f"this model, {scale} x as many": own for scale, own in found.by_scale.items()}
-    for name, own in {**ours, **found.others}.items():
+    apart = {f"apart, {what}": own for what, own in found.apart.items()}
+    for name, own in {**ours, **found.others, **apart}.items():
         figures = f"mean error {own.mape:.1%}, 90th percentile {own.p90:.1%}, bias {own.bias:+.1%}"
         console.print(f"{name}: {figures}", markup=False)
     counted = sum(each.counts for each in found.points)
@@ -88,8 +89,8 @@ def show_check(found: PredictionCheck) -> None:
         "are those of the time of a step, below 0 where the prediction was too fast.",
         markup=False,
     )
-    if apart := len(found.points) - counted:
-        console.print(f"Apart, with processors more than {IDLE:.0%} busy: {apart}.", markup=False)
+    if busy := sum(not each.is_idle for each in found.points):
+        console.print(f"Apart, with processors more than {IDLE:.0%} busy: {busy}.", markup=False)
     if found.advice_gap is not None:
         console.print(
             f"The best setting was {found.advice_gap:.1%} faster than the advised one, in the mean "

@@ -24,6 +24,7 @@ from analysis.predict.calibration import (
     follows,
     same_batch,
     setting_of,
+    undisturbed,
     untold,
     with_servers,
 )
@@ -50,6 +51,8 @@ UNTESTED = 0.04
 #: What launches may leave open besides the terms of a fit.
 NOT_SATURATED = "what happens where links limit: no launch came near it"
 NOT_TESTED = "the model's own error: one number of workers was measured"
+
+UNSEEN = "what a disturbance of links or passes does: no launch had it, so it is scored apart"
 
 #: Why a setting is left out.
 UNTOLD = "launches do not tell what it sends where, so nothing is predicted"
@@ -166,6 +169,8 @@ def foretell(
 ) -> Predicted:
     """What single points would do, in their order, from launches of the same settings.
 
+    Where nothing was launched under a point's disturbance, launches without one tell.
+
     Raises:
         UserError: no setting that sends anything was measured, or nobody worked alone.
     """
@@ -175,12 +180,15 @@ def foretell(
     left_out: list[str] = []
     for target in targets:
         setting = setting_of(target)
+        if is_unseen := setting not in known:
+            setting = setting_of(undisturbed(target))
         if setting not in known:
             left_out.append(f"{target.title}: its setting was not measured")
             continue
         if setting not in tellers:
             tellers[setting] = Teller.of(known[setting], seed)
-        made.append(_beside_others(known[setting], tellers[setting], target))
+        told = _beside_others(known[setting], tellers[setting], target)
+        made.append(replace(told, unknown=(*told.unknown, *(UNSEEN,) * is_unseen)))
     return Predicted(points=tuple(made), left_out=tuple(left_out))
 
 

@@ -15,6 +15,7 @@ from analysis.predict.sent import SentBytes, grown
 from ps_allreduce.bounds import push_share, ring_share
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import is_apart
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Coordinator
 
 
@@ -148,8 +149,14 @@ def _is_lined_up(experiment: Experiment, sent: SentBytes) -> bool:
         and (spread.ps_per_host or 1) == 1
         and spread.coordinator is not Coordinator.OWN_HOST
         and (is_apart(experiment) or experiment.num_ps <= experiment.num_workers)
-        and (network is None or (network.slow_host is None and not network.traffic))
+        and not _has_unlike_links(network)
         and (emulated is None or not (emulated.factors or emulated.jitter))
+    )
+
+
+def _has_unlike_links(network: EmulatedNetwork | None) -> bool:
+    return network is not None and not (
+        network.slow_host is None and network.uplink_bits_per_s is None and not network.traffic
     )
 
 

@@ -14,7 +14,14 @@ servers are asked for beside some.  Accelerators are emulated, so that cores are
 hosts share two of them here.  Points whose processors were more than 85 % busy are scored apart.
 Buckets are small, as models are.
 
-Cost: 31 calibrating points and 40 predicted ones, 2 launches of each, about 35 minutes.
+Scored apart, because no calibrating launch shows it: heavy-tailed jitter of computation, background
+traffic, an uplink between two racks that is slower than a host's link, a slow host, and ports of 32
+KiB.  The first model has a ring and partitioned servers on 4 workers under each of them, and on all
+hosts where racks share the uplink.  Without 4 workers there are none.
+
+Cost: 33 calibrating points and 50 predicted ones, 2 launches of each, about 45 minutes; of one
+model (--model ResNet50/64 --batch-per-worker 16 --emulate 0.0833,0.1667 --hosts 4 --workers 4), 12
+minutes.
 
 It should show mean errors of steps of 5 % (8 % at four times the scale), 90th percentiles of 10 %
 (15 %), 80 to 97 % of the points inside their intervals, and advice that costs 5 % at most.
@@ -25,13 +32,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from experiments.studies.scope import Scope
 from experiments.studies.study import QUICK_DEADLINE_S, SmallForm, Study, emulated
 from experiments.sweep.sweep import QUICK, Profile
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.accelerators import Distribution, Jitter
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import FixedWarmup, Measurement
+from ps_allreduce.point.network import EmulatedNetwork, Traffic
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AsynchronousServers, Single, SynchronousServers
 from ps_allreduce.point.strategies.stated import StrategySettings
@@ -59,6 +69,16 @@ MEASURED = Measurement(
     warmup=FixedWarmup(least_steps=2, least_s=0.5), measured_steps=6, measured_s=3.0
 )
 
+#: With the heaviest tail that an emulated accelerator takes, and steps that show it.
+JITTER = Jitter(distribution=Distribution.LOGNORMAL, variation=0.5)
+STEPS_OF_CHANCE = 40
+
+#: Bytes that may wait at a shallow port.
+SHALLOW = 32 << 10
+
+#: Bits per second of traffic, of a slow host's link, and of an uplink.
+HALF = RATES[0] / 2
+
 
 def _points(scope: Scope) -> Iterator[Experiment]:
     """What is predicted; links change with each question."""
@@ -71,6 +91,31 @@ def _points(scope: Scope) -> Iterator[Experiment]:
     first, *_ = _models(scope)
     for workload, workers in itertools.product(first, scope.scale.workers):
         yield _on_links(_asynchronous(scope, workload, workers), RATES[1])
+    if WORKERS[0] in scope.scale.workers:
+        yield from _disturbed(scope, first[0])
+
+
+def _disturbed(scope: Scope, workload: Workload) -> Iterator[Experiment]:
+    """What is scored apart: links, or passes, that no calibrating launch has."""
+    for point in _sending(scope, workload, WORKERS[0]):
+        yield _with_links(point, traffic=(Traffic(bits_per_s=HALF),))
+        yield _with_links(point, slow_host=point.num_workers - 1, slow_bits_per_s=HALF)
+        yield _measured_longer(_with_links(point, port_buffer_bytes=SHALLOW))
+        if workload.emulated is not None:
+            restless = replace(workload, emulated=replace(workload.emulated, jitter=JITTER))
+            yield _on_links(_measured_longer(replace(point, workload=restless)), RATES[-1])
+    hosts = _network(scope.reduced(workload, WORKERS[0])).num_hosts
+    for point in _sending(scope, workload, hosts):
+        yield _with_links(point, racks=2, uplink_bits_per_s=HALF)
+
+
+def _with_links(point: Experiment, **changes: Any) -> Experiment:
+    return replace(point, network=replace(_network(point), bits_per_s=RATES[0], **changes))
+
+
+def _measured_longer(point: Experiment) -> Experiment:
+    """In a few steps chance decides what is drawn, or lost."""
+    return replace(point, measurement=replace(MEASURED, measured_steps=STEPS_OF_CHANCE))
 
 
 def _calibration(scope: Scope) -> Iterator[Experiment]:
@@ -92,9 +137,14 @@ def _models(scope: Scope) -> list[Sequence[Workload]]:
 
 def _settings(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
     """Candidates for one question."""
+    yield from _sending(scope, workload, workers)
+    yield scope.served(workload, SynchronousServers, workers, workers, Policy.ROUND_ROBIN)
+
+
+def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
+    """A ring, and servers with equal loads."""
     yield scope.reduced(workload, workers)
-    for policy in (Policy.PARTITIONED, Policy.ROUND_ROBIN):
-        yield scope.served(workload, SynchronousServers, workers, workers, policy)
+    yield scope.served(workload, SynchronousServers, workers, workers, Policy.PARTITIONED)
 
 
 def _asynchronous(scope: Scope, workload: Workload, workers: int) -> Experiment:
@@ -102,9 +152,13 @@ def _asynchronous(scope: Scope, workload: Workload, workers: int) -> Experiment:
 
 
 def _on_links(point: Experiment, bits_per_s: float) -> Experiment:
+    return replace(point, network=replace(_network(point), bits_per_s=bits_per_s))
+
+
+def _network(point: Experiment) -> EmulatedNetwork:
     if point.network is None:
         raise UserError("foresight changes the links of emulated hosts: use LAUNCHER=emulated.")
-    return replace(point, network=replace(point.network, bits_per_s=bits_per_s))
+    return point.network
 
 
 STUDY = Study(

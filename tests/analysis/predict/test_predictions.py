@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from analysis.predict.baselines import baselines
-from analysis.predict.calibration import cluster_of, usable
+from analysis.predict.calibration import cluster_of, disturbance_of, usable
 from analysis.predict.fitting import TERMS
 from analysis.predict.predictions import (
     NOT_SATURATED,
     NOT_TESTED,
+    UNSEEN,
     UNTOLD,
     Prediction,
     Question,
+    foretell,
     predict,
 )
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.network import Traffic
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -29,7 +33,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.records import RunRecord, Status
-from tests.analysis.predict.simulated import RATE, WORKLOAD, launch, point, sweep
+from tests.analysis.predict.simulated import RATE, SHARE, WORKLOAD, launch, point, sweep
 
 ALL = (SynchronousServers, AsynchronousServers, AllReduce)
 
@@ -93,6 +97,28 @@ def test_other_links_are_predicted_from_the_stated_rate(launches: list[RunRecord
         assert each.experiment.network is not None
         assert each.experiment.network.bits_per_s == 3 * RATE
         assert each.rate == pytest.approx(truth(each), rel=0.15)
+
+
+def test_a_disturbance_that_no_launch_had_is_predicted_from_what_is_stated(
+    launches: list[RunRecord],
+) -> None:
+    ring = point(AllReduce, 8)
+    assert ring.network is not None
+    half = RATE / 2
+    changes: list[dict[str, Any]] = [
+        {"bits_per_s": half},
+        {"slow_host": 7, "slow_bits_per_s": half},
+        {"racks": 2, "uplink_bits_per_s": half},
+        {"traffic": (Traffic(bits_per_s=half * SHARE),)},
+    ]
+    targets = [replace(ring, network=replace(ring.network, **each)) for each in changes]
+    slower, *disturbed = foretell(launches, targets).points
+    assert UNSEEN not in slower.unknown
+    # Each leaves half of some link that the ring passes.
+    for each in disturbed:
+        assert each.rate == pytest.approx(slower.rate)
+        assert UNSEEN in each.unknown
+        assert disturbance_of(each.experiment)
 
 
 def test_more_servers_are_placed_by_the_policy_that_was_measured(
