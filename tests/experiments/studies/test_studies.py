@@ -119,6 +119,26 @@ def test_compare_of_a_recommender_has_rows_on_every_side_and_whole_tables_beside
     assert {p.strategy.is_sparse for p in dense if not p.strategy.as_shipped} == {False}
 
 
+@pytest.mark.parametrize(("uneven", "expected"), [(True, "partitioned"), (False, "round_robin")])
+def test_compare_of_a_recommender_balances_what_is_no_table(uneven: bool, expected: str) -> None:
+    table = VariableSpec(
+        name="table", shape=(9999, 8), dtype="float32", trainable=True, is_table=True
+    )
+    others = [
+        VariableSpec(name=f"dense{index}", shape=(size,), dtype="float32", trainable=True)
+        for index, size in enumerate((10, 900, 20, 30) if uneven else (2,))
+    ]
+    points = points_of(
+        "compare", (4,), workloads=(LOOKING_UP,), brief=True, describe=lambda _: [table, *others]
+    )
+    servers = [
+        p.strategy.servers
+        for p in points
+        if p.strategy.places_variables and not p.strategy.as_shipped
+    ]
+    assert [each and each.placement for each in servers] == [Policy(expected)] * 3
+
+
 def test_compare_cuts_where_that_is_best() -> None:
     points = points_of("compare", settings=StrategySettings(split_bytes=4000))
     assert served(points)[-1] == (2, 2, "partitioned")
