@@ -24,9 +24,10 @@ from statsmodels.duration.survfunc import SurvfuncRight
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
 from analysis.data.setting import full_label
-from analysis.figures.curves import curves_of
+from analysis.figures.curves import coloured, curves_of
+from analysis.figures.marks import side_name
 from analysis.figures.save import DrawnFigure
-from analysis.figures.style import COLOURS, LINES, finish_grid, logarithmic, new_figure, style
+from analysis.figures.style import LINES, finish_grid, logarithmic, new_figure, style
 from analysis.stats.comparisons import decided
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.statistics import estimate
@@ -266,14 +267,26 @@ def _seconds_to(loss: float, curve: LearningCurve) -> float:
 
 
 def _drawn(tasks: Sequence[_Task]) -> Figure:
-    labels = dict.fromkeys(each.label for task in tasks for each in task.trained)
-    looks = dict(zip(labels, zip(itertools.cycle(COLOURS), itertools.cycle(LINES)), strict=False))
+    looks = _looks(tasks)
     with style():
-        figure, grid = new_figure(len(tasks), 1, 1.2 + 0.15 * len(labels) + 2.2 * len(tasks))
+        figure, grid = new_figure(len(tasks), 1, 1.2 + 0.15 * len(looks) + 2.2 * len(tasks))
         for axes, task in zip(grid, tasks, strict=True):
             _draw_curves(axes, task, looks)
         finish_grid(figure, grid, len(tasks), ("seconds of training", "loss"))
     return figure
+
+
+def _looks(tasks: Sequence[_Task]) -> Mapping[str, tuple[str, str]]:
+    """Colour and line of each strategy, the same in all figures."""
+    trained = [each for task in tasks for each in task.trained]
+    sides = [{"label": each.label, "side": side_name(each.point)} for each in trained]
+    marks = coloured(pd.DataFrame(sides)).drop_duplicates("label")
+    return {
+        str(label): (str(colour), line)
+        for label, colour, line in zip(
+            marks["label"], marks["colour"], itertools.cycle(LINES), strict=False
+        )
+    }
 
 
 def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) -> None:
@@ -332,18 +345,20 @@ def _staleness(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     data = pd.DataFrame([row for task in tasks for row in _stale_rows(task)])
     if data.empty:
         return
-    shown = [task for task in tasks if task.title in set(data["task"])]
+    shown, looks = [task for task in tasks if task.title in set(data["task"])], _looks(tasks)
     with style():
         figure, grid = new_figure(len(shown), 1, 1.0 + 1.8 * len(shown))
         for axes, task in zip(grid, shown, strict=True):
             own = data[data["task"] == task.title]
-            for place, (label, bars) in enumerate(own.groupby("strategy", sort=False)):
+            for label, bars in own.groupby("strategy", sort=False):
+                colour, line = looks[str(label)]
                 axes.step(
                     bars["staleness"],
                     bars["share"],
+                    line,
                     where="mid",
                     label=str(label),
-                    color=COLOURS[place],
+                    color=colour,
                 )
             axes.set_title(task.title, loc="left")
         finish_grid(figure, grid, len(shown), ("staleness, updates", "share"))
