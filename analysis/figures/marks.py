@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import offset_copy
 
 from analysis.data.cases import Case, Point
-from analysis.data.metric import RATE, Metric
+from analysis.data.metric import RATE
 from analysis.figures.style import DRAWN_SIDES, INK, NO_SIDE, OTHER_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
 
@@ -48,19 +48,19 @@ STROKE: dict[str, Any] = {
 _CIRCLES: dict[str, Any] = {"s": 6, "facecolors": "none", "linewidths": 0.6, "zorder": 4}
 
 
-def marks_of(case: Case, column: str, metric: Metric = RATE) -> pd.DataFrame:
+def marks_of(case: Case, column: str) -> pd.DataFrame:
     """What is drawn of a column of the table of points, a row for each point.
 
     Columns: setting, side, num_workers, num_ps; mean, low, high as in the table; launches, those of
     single launches; bound, the same at the bound of the step; ok, planned, failed, numbers of
     launches and of attempts that did not end well; starred, as in the table.
     """
-    points = point_table(case, metric)
+    points = point_table(case)
     what, _, base = column.partition("_")
     rivals = [base_of(case, point, base) if base else None for point in case.points]
     share = points["num_workers"] if what == "efficiency" else pd.Series(1.0, points.index)
     launches = [
-        tuple((_over_each(point, rival, metric) if rival else metric.values(point)) / over)
+        tuple((_over_each(point, rival) if rival else RATE.values(point)) / over)
         for point, rival, over in zip(case.points, rivals, share, strict=True)
     ]
     over = share * points[f"base_{base}"] if base else share
@@ -93,9 +93,9 @@ def side_name(point: Point) -> str:
     return next((own.name for own in DRAWN_SIDES if own.trains_like(traits)), OTHER_SIDE)
 
 
-def _over_each(point: Point, base: Point, metric: Metric) -> pd.Series:
+def _over_each(point: Point, base: Point) -> pd.Series:
     """Launches over those of each worker of a base."""
-    return launch_ratios(metric.gains(point), metric.gains(base) / base.num_workers)
+    return launch_ratios(RATE.gains(point), RATE.gains(base) / base.num_workers)
 
 
 def data_of(marks: pd.DataFrame) -> pd.DataFrame:

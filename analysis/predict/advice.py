@@ -113,13 +113,13 @@ class _Weighed:
         return asked(self.own, question, candidate.workers)
 
 
-def known_tellers(records: Sequence[RunRecord], seed: int = 0) -> tuple[Teller, ...]:
+def known_tellers(records: Sequence[RunRecord]) -> tuple[Teller, ...]:
     """What was learned of every setting.
 
     Raises:
         UserError: no setting that sends anything was measured, or nobody worked alone.
     """
-    return tuple(Teller.of(family, seed) for family in families(records))
+    return tuple(Teller.of(family) for family in families(records))
 
 
 def advise(

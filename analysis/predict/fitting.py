@@ -35,6 +35,9 @@ _TOLERANCES = np.array([1.0, 1.5, 1.0, 1.5])
 #: A term whose fits differ by more than this share of its tolerance was not learned.
 _UNKNOWN_FROM = 0.6
 
+#: Fits on launches that were drawn again, for an interval.
+DRAWS = 24
+
 #: So many sets of figures does a fit try.
 _TRIES = 300
 
@@ -71,21 +74,21 @@ class Learned:
     unknown: tuple[str, ...]
 
 
-def learn(seen: Sequence[Seen], draws: int, seed: int) -> Learned:
+def learn(seen: Sequence[Seen]) -> Learned:
     """Fit all launches, and launches drawn again with what is usual drawn as well (bootstrap).
 
     A term that launches do not tell follows what was drawn as usual, so its tolerance widens the
     predictions (randomized maximum likelihood, Oliver et al., Inverse Problems 13, 1997).
     """
-    usual, random = _to_vector(_usual(seen)), np.random.default_rng(seed)
+    usual, random = _to_vector(_usual(seen)), np.random.default_rng(0)
     best = _fitted(seen, usual, usual)
     vectors = np.array(
         [
             _fitted(_drawn(seen, random), best, _moved(usual, random), _TRIES // 4)
-            for _ in range(draws)
+            for _ in range(DRAWS)
         ]
     )
-    spreads = vectors.std(axis=0) / _TOLERANCES if draws else np.zeros(4)
+    spreads = vectors.std(axis=0) / _TOLERANCES
     return Learned(
         best=_to_fit(best),
         drawn=tuple(_to_fit(each) for each in vectors),

@@ -40,9 +40,6 @@ from ps_allreduce.record.records import RunRecord
 #: Beyond so many times the workers that were measured, only a bound is said.
 FURTHEST = 8
 
-#: Fits on launches that were drawn again, for an interval.
-DRAWS = 24
-
 #: The model's error where there is nothing to tell it, because one number of workers was measured.
 #: At twice the scale it makes 13 %; on stored sweeps 90 % of the errors were below 9 % there where
 #: cores were idle, and below 21 % where they were shared (docs/evidence.md).
@@ -133,7 +130,7 @@ class Predicted:
     left_out: tuple[str, ...] = ()
 
 
-def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> Predicted:
+def predict(records: Sequence[RunRecord], question: Question) -> Predicted:
     """What every setting of the records would do.
 
     Raises:
@@ -143,7 +140,7 @@ def predict(records: Sequence[RunRecord], question: Question, seed: int = 0) -> 
     refused: dict[str, list[str]] = {}
     known = families(records)
     for family in known:
-        teller = Teller.of(family, seed)
+        teller = Teller.of(family)
         for own, count in itertools.product(family.measured, question.workers):
             try:
                 made.append(_beside_others(family, teller, asked(own, question, count)))
@@ -164,9 +161,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(different[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def foretell(
-    records: Sequence[RunRecord], targets: Sequence[Experiment], seed: int = 0
-) -> Predicted:
+def foretell(records: Sequence[RunRecord], targets: Sequence[Experiment]) -> Predicted:
     """What single points would do, in their order, from launches of the same settings.
 
     Where nothing was launched under a point's disturbance, launches without one tell.
@@ -186,7 +181,7 @@ def foretell(
             left_out.append(f"{target.title}: its setting was not measured")
             continue
         if setting not in tellers:
-            tellers[setting] = Teller.of(known[setting], seed)
+            tellers[setting] = Teller.of(known[setting])
         told = _beside_others(known[setting], tellers[setting], target)
         made.append(replace(told, unknown=(*told.unknown, *(UNSEEN,) * is_unseen)))
     return Predicted(points=tuple(made), left_out=tuple(left_out))
@@ -215,9 +210,9 @@ class Teller:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, family: Family, seed: int = 0) -> Teller:
+    def of(cls, family: Family) -> Teller:
         """Learn from the launches of a setting."""
-        learned, missed = learn(family.seen, DRAWS, seed), _missed(family.seen)
+        learned, missed = learn(family.seen), _missed(family.seen)
         return cls(
             largest=family.largest,
             sent=family.sent,

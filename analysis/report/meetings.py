@@ -17,7 +17,7 @@ from statistics import median
 import pandas as pd
 
 from analysis.data.cases import Case, Point
-from analysis.data.metric import RATE, Metric
+from analysis.data.metric import RATE
 from analysis.derive.fastest_step import left_out_links, use_of
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
@@ -200,15 +200,15 @@ def money_lines(row: Comparison) -> list[str]:
     ]
 
 
-def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = RATE) -> str:
+def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
-    table = comparisons(case, metric)
+    table = comparisons(case)
     best, row = leader(table, contending), leading(table, contending)
     is_default = default_of(best, contending) is best
     named = f"{best.setting.label}{', the default,' * is_default}"
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
-    measured = _measured_text(case, best, metric)
+    measured = _measured_text(case, best)
     if row is None:
         return (
             f"Which of {among} is fastest is not known: nothing is decided. "
@@ -222,12 +222,12 @@ def fastest_sentence(case: Case, contending: Sequence[Point], metric: Metric = R
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {count_text(len(left), 'other')} is not decided"
-    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending, metric)])
+    return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
 
 
-def _measured_text(case: Case, point: Point, metric: Metric) -> str:
-    value = with_interval(number, *estimate(metric.values(point)).ends)
-    return f"{value} {metric.unit_of(case)}"
+def _measured_text(case: Case, point: Point) -> str:
+    value = with_interval(number, *estimate(RATE.values(point)).ends)
+    return f"{value} {RATE.unit_of(case)}"
 
 
 def _against(row: Comparison, *, is_default: bool) -> str:
@@ -247,19 +247,17 @@ def _against(row: Comparison, *, is_default: bool) -> str:
     return f"it is {factor} faster than {named}, {launches}"
 
 
-def _higher_lines(
-    case: Case, best: Point, contending: Sequence[Point], metric: Metric
-) -> Iterator[str]:
+def _higher_lines(case: Case, best: Point, contending: Sequence[Point]) -> Iterator[str]:
     """The setting with the highest mean, where it is not the one that leads."""
-    top = highest(contending, metric)
+    top = highest(contending)
     if top is best:
         return
-    row = comparisons(case, metric).between(top, best)
+    row = comparisons(case).between(top, best)
     told = "not decided"
     if row is not None:
         told = f"{factor_text(row.decision)}, {outcome_text(row.decision)}"
     yield (
-        f"The mean {metric.name} of {top.setting.label} is {_measured_text(case, top, metric)}; "
+        f"The mean {RATE.name} of {top.setting.label} is {_measured_text(case, top)}; "
         f"over {best.setting.label} it is {told}."
     )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from analysis.data.blocks import analysed
 from analysis.data.cases import Case, Point, cases_of
 from analysis.data.load import find_sweeps, read_sweep
-from analysis.data.metric import RATE, TIME_TO_TARGET, Metric
+from analysis.data.metric import RATE, TIME_TO_TARGET
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons, decided, pairs_of
 from analysis.stats.decision import Decision, Outcome
 from analysis.stats.rivals import Kind, Side, contenders, default_of, mean_gain
@@ -44,9 +44,9 @@ def leader(table: Comparisons, points: Sequence[Point]) -> Point:
     return max(unbeaten, key=lambda point: (len(beaten[point]), mean_gain(point, table.metric)))
 
 
-def highest(points: Sequence[Point], metric: Metric = RATE) -> Point:
+def highest(points: Sequence[Point]) -> Point:
     """The setting with the highest mean, which may be noise."""
-    return max(points, key=lambda point: mean_gain(point, metric))
+    return max(points, key=lambda point: mean_gain(point, RATE))
 
 
 def is_fastest(table: Comparisons, best: Point, points: Sequence[Point]) -> bool:
@@ -83,25 +83,25 @@ def leading(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
     return found or (None if slowest is None else table.between(best, slowest))
 
 
-def farthest_apart(case: Case, metric: Metric = RATE) -> Comparison | None:
+def farthest_apart(case: Case) -> Comparison | None:
     """Where two sides do not meet, what is decided of their settings; else those farthest apart.
 
     None where no two settings are compared.
     """
-    table, rows = comparisons(case, metric), pairs_of(case, metric=metric)
+    table, rows = comparisons(case), pairs_of(case)
     points = [*dict.fromkeys(point for row in rows for point in row.points)]
     if not points:
         return None
-    slowest = min(points, key=lambda point: mean_gain(point, metric))
-    return finding(table, points) or table.between(highest(points, metric), slowest)
+    slowest = min(points, key=lambda point: mean_gain(point, RATE))
+    return finding(table, points) or table.between(highest(points), slowest)
 
 
-def headline_row(case: Case, metric: Metric = RATE) -> Comparison | None:
+def headline_row(case: Case) -> Comparison | None:
     """What a headline tells of two settings; None where there is no comparison."""
-    table = comparisons(case, metric)
+    table = comparisons(case)
     if table.main is not None:
         return table.main
-    points = next(contenders(case, metric), None)
+    points = next(contenders(case), None)
     return None if points is None else leading(table, points)
 
 

@@ -127,7 +127,7 @@ def side_of(point: Point) -> Side:
     return Side(points=(point,), best=point)
 
 
-def mean_gain(point: Point, metric: Metric = RATE) -> float:
+def mean_gain(point: Point, metric: Metric) -> float:
     """What is higher of the better setting, of a point that has launches: not a decision."""
     return estimate(metric.gains(point)).mean
 

@@ -1,9 +1,9 @@
 """Recommender models: tables of which an example looks up a row each, and a small network.
 
-Decides which there are, how many rows their tables have, and how often each row is looked up.
+Decides which there are, how many rows their tables have, and the power law of the ids.
 Users and items of real logs follow a power law.  The exponent is the default of the generator in
 HugeCTR (Wang et al., "Merlin HugeCTR: GPU-accelerated Recommender System Training and Inference",
-RecSys 2022).  Its `DataGenerator` draws ids as `row_shares` says, and offers 0.9, 1.1 and 1.3 too.
+RecSys 2022).  Its `DataGenerator` offers 0.9, 1.1 and 1.3 too.
 No fitted exponent of Criteo's logs is known here.
 
 Source of the cardinalities: the 26 categorical features of Criteo's Kaggle set (2014), as DLRM
@@ -17,9 +17,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
-
-import numpy as np
-import numpy.typing as npt
 
 from ps_allreduce.errors import UserError, at_most
 from ps_allreduce.point.models.trained import Unit, unknown_model
@@ -120,15 +117,3 @@ class RecommenderModel(Columns):
         found = tables_of(self.name)
         assert found is not None
         return found
-
-
-def row_shares(num_rows: int, exponent: float) -> npt.NDArray[np.float64]:
-    """How often each row is looked up [num_rows], the most popular first; the sum is 1.
-
-    Row i takes the part from i + 1 to i + 2 of a density x^-exponent on [1, num_rows + 1), as in
-    HugeCTR's `DataGenerator`.
-    """
-    bounds = np.arange(1, num_rows + 2, dtype=np.float64)
-    power = 1.0 - exponent
-    integral = np.log(bounds) if power == 0 else (bounds**power - 1.0) / power
-    return np.asarray(np.diff(integral) / integral[-1])

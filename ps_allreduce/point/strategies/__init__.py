@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.strategies.all_reduce import AllReduce, Horovod
 from ps_allreduce.point.strategies.base import NoCommunication, Single, value_of
 from ps_allreduce.point.strategies.stock import StockAllReduce, StockServers
@@ -33,7 +32,6 @@ __all__ = [
     "StockServers",
     "SynchronousServers",
     "default_of",
-    "strategy_named",
 ]
 
 AnyStrategy = (
@@ -56,14 +54,3 @@ def default_of(setting: str) -> object:
     """What a setting is where nobody states it, in the first strategy that has it."""
     owners = (each for each in STRATEGIES.values() if setting in each.understands())
     return value_of(setting, next(owners)())
-
-
-def strategy_named(name: str) -> type[AnyStrategy]:
-    """Look a strategy up by its name.
-
-    Raises:
-        UserError: there is none of that name.
-    """
-    if name not in STRATEGIES:
-        raise UserError(f"unknown strategy {name!r}; choose one of {', '.join(STRATEGIES)}.")
-    return STRATEGIES[name]

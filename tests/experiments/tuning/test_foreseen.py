@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from analysis.data.rows import moment
-from analysis.predict import predictions
+from analysis.predict import fitting
 from analysis.predict.calibration import setting_of, undisturbed
 from analysis.predict.prediction_file import PredictionFile, read_predictions
 from experiments import surroundings
@@ -77,7 +77,7 @@ def following(
         return made
 
     monkeypatch.setattr(surroundings, "launcher_of", launcher_of)
-    monkeypatch.setattr(predictions, "DRAWS", 4)
+    monkeypatch.setattr(fitting, "DRAWS", 4)
     return made
 
 
