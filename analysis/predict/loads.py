@@ -61,7 +61,7 @@ def load_of(
     rates: Rates,
     cluster: Cluster,
     cpu_s_per_byte: float,
-    message: float = 0.0,
+    message: float,
 ) -> Load:
     """What a step of all workers asks for.
 
@@ -71,32 +71,56 @@ def load_of(
         message: the share of the bytes that is in one message.
         cpu_s_per_byte: of sender and receiver together.
     """
-    forward_s, backward_s, spread = passes(experiment, cluster)
     homes = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
-    if experiment.strategy.deals_steps:
-        alone_s = forward_s + backward_s
-        return DealtLoad(
-            forward_s=forward_s,
-            backward_s=backward_s,
-            links_s=links_s(flows, rates, experiment.num_workers),
-            processors_s=_processors_s(homes, flows, cluster, cpu_s_per_byte, alone_s),
-            message=message,
-            ways=2,
-            even=not experiment.strategy.steps_may_differ,
-        )
-    slowest = int(np.argmax(forward_s + backward_s))
+    make = _dealt if experiment.strategy.deals_steps else _together
+    return make(experiment, homes, flows, rates, cluster, cpu_s_per_byte, message)
+
+
+def _dealt(
+    experiment: Experiment,
+    homes: Sequence[str],
+    flows: Sequence[Flow],
+    rates: Rates,
+    cluster: Cluster,
+    cpu_s_per_byte: float,
+    message: float,
+) -> DealtLoad:
+    forward_s, backward_s, _ = passes(experiment, cluster)
+    alone_s = forward_s + backward_s
+    return DealtLoad(
+        forward_s=forward_s,
+        backward_s=backward_s,
+        links_s=links_s(flows, rates, experiment.num_workers),
+        processors_s=_processors_s(homes, flows, cluster, cpu_s_per_byte, alone_s),
+        message=message,
+        ways=2,
+        even=not experiment.strategy.steps_may_differ,
+    )
+
+
+def _together(
+    experiment: Experiment,
+    homes: Sequence[str],
+    flows: Sequence[Flow],
+    rates: Rates,
+    cluster: Cluster,
+    cpu_s_per_byte: float,
+    message: float,
+) -> TogetherLoad:
+    forward_s, backward_s, spread = passes(experiment, cluster)
+    slowest, strategy = int(np.argmax(forward_s + backward_s)), experiment.strategy
     return TogetherLoad(
         num_workers=experiment.num_workers,
         forward_s=float(forward_s[slowest]),
         backward_s=float(backward_s[slowest]),
         network_s=network_time_s(flows, rates),
         messages_s=max(_messages_s(flows, cluster, cpu_s_per_byte).values(), default=0.0),
-        rounds=ring_rounds(experiment.num_workers) if experiment.strategy.uses_collective else 0,
+        rounds=ring_rounds(experiment.num_workers) if strategy.uses_collective else 0,
         crowd=_crowd(_most_on_a_host(homes, cluster), cluster),
         spread=spread,
         message=message,
-        ways=2 if experiment.strategy.uses_servers else 1,
-        sends=experiment.num_workers > 1 or experiment.strategy.uses_servers,
+        ways=2 if strategy.uses_servers else 1,
+        sends=experiment.num_workers > 1 or strategy.uses_servers,
     )
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting
+from experiments.export.taken.launch import PlannedTask
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import Stack
@@ -33,19 +34,7 @@ HERE = "here"
 NO_VARIABLE = "data_layout"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLine:
-    """One task; `host` counts along the list of hosts, `cores` along those of its host."""
-
-    kind: str
-    index: int
-    host: int
-    cores: tuple[int, ...]
-    gpu: int | None
-    drives: bool
-
-
-def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[TaskLine, ...]:
+def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[PlannedTask, ...]:
     """All tasks of a training on one machine, or on as many hosts as the experiment is spread over.
 
     Raises:
@@ -57,7 +46,7 @@ def task_lines(experiment: Experiment, *, one_machine: bool) -> tuple[TaskLine, 
     cores = _cores(experiment, placed, one_machine=one_machine)
     drivers = drivers_of(experiment)
     return tuple(
-        TaskLine(
+        PlannedTask(
             kind=str(task.type),
             index=task.index,
             host=0 if one_machine else int(host),
@@ -126,7 +115,7 @@ class Training:
     measured: MeasuredSetting
     start: Start
     plan: Plan | None
-    tasks: tuple[TaskLine, ...]
+    tasks: tuple[PlannedTask, ...]
     data_dir: Path
     stack: Stack | None = None
 
