@@ -19,7 +19,7 @@ from ps_allreduce.record.records import Status
 from ps_allreduce.record.step_table import StepTable
 from ps_allreduce.record.variables import Values
 from tests.cluster import LocalLauncher
-from tests.real.gate import TOLERANCE, Compare, Patched, Trained, train
+from tests.real.gate import Patched, Trained, train
 from tests.real.points import BRIEF, LONG, kill_when_measured, launch, point
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("two_cores")]
@@ -57,21 +57,6 @@ def _dealt(
         staleness=staleness,
         steps_per_dispatch=steps_per_dispatch,
     )
-
-
-@pytest.mark.parametrize(
-    ("staleness", "steps_per_dispatch", "accumulation"), [(None, 4, 3), (4, 3, 1)]
-)
-def test_one_worker_trains_like_a_single_one(
-    staleness: int | None,
-    steps_per_dispatch: int,
-    accumulation: int,
-    launcher: LocalLauncher,
-    difference_from_single: Compare,
-) -> None:
-    workload = Workload(batch_per_worker=9 // accumulation, accumulation=accumulation)
-    experiment = _dealt(1, staleness, steps_per_dispatch, workload)
-    assert difference_from_single(launcher, experiment) < TOLERANCE
 
 
 def _same(weights: Values, other: Values) -> bool:

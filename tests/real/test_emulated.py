@@ -19,7 +19,6 @@ import pytest
 
 from launchers.run.launcher import HostsLauncher
 from launchers.sites.emulated.emulated_site import EmulatedSite
-from ps_allreduce.errors import UserError
 from ps_allreduce.inspection.facts import others_s
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork, Traffic
@@ -42,7 +41,6 @@ from tests.real.points import (
     BRIEF,
     LONG,
     in_flight,
-    kill_when_measured,
     launch,
     pid_of_log,
     point,
@@ -185,23 +183,6 @@ def test_a_sender_that_ends_ends_the_run(launcher: HostsLauncher) -> None:
     assert run.status is Status.FAILED
     assert run.reason.startswith("traffic sender emulated")
     assert run.reason.endswith("was killed by SIGKILL")
-
-
-def test_a_killed_task_is_named_with_its_host_still_there(launcher: HostsLauncher) -> None:
-    long = emulated(SynchronousServers, 2, measurement=LONG)
-    run = launch(launcher, long, kill_when_measured("worker:1"))
-    assert (run.status, run.reason) == (Status.FAILED, "worker:1 was killed by SIGKILL")
-    again = launch(launcher, emulated(AllReduce, 2))
-    assert again.status is Status.OK, again.reason
-
-
-def test_what_does_not_belong_together_is_refused(launcher: HostsLauncher) -> None:
-    with pytest.raises(UserError, match="5 hosts are needed but there are 4"):
-        launcher.check(emulated(AllReduce, 5))
-    delayed = replace(NETWORK, delay_s=0.001)
-    if not Path("/sys/module/sch_netem").exists():
-        with pytest.raises(UserError, match="sch_netem"), EmulatedSite(delayed):
-            pass
 
 
 def test_nothing_is_left_of_a_suite_that_is_ended(tmp_path: Path) -> None:

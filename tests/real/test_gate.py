@@ -127,6 +127,12 @@ ASYNCHRONOUS = {
     "unbucketed": _alone(Policy.ROUND_ROBIN, UNBUCKETED),
     "one by one": _alone(Policy.PARTITIONED, ONE_BY_ONE),
     "four at once": _alone(Policy.LARGEST_FIRST, FOUR_AT_ONCE),
+    "several steps, accumulated": point(
+        AsynchronousServers,
+        workload=Workload(batch_per_worker=3, accumulation=3),
+        steps_per_dispatch=4,
+    ),
+    "bounded": point(AsynchronousServers, workload=WORKLOAD, staleness=4, steps_per_dispatch=3),
     "as shipped": point(StockServers, workload=WORKLOAD, steps_per_dispatch=4, join_rounds=True),
     "altered": point(StockServers, workload=WORKLOAD, altered=Altered.OPTIMIZER),
 }

@@ -19,7 +19,6 @@ from analysis.timeline.trace_events import STEP, trace_of
 from analysis.timeline.traced import TracedRun
 from experiments.sweep.folder import NOTE
 from launchers.run.conclude import LaunchedRun
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Digits, OwnDataset
 from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
@@ -32,7 +31,6 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     Single,
-    StockAllReduce,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute, Workload
@@ -158,11 +156,6 @@ def test_a_training_ends_when_it_has_learned(launcher: LocalLauncher, data_dir: 
     assert run.learned.examples[:2] == (2 * 16, 22 * 16)
     assert run.learned.staleness[0] >= 2 * 11
     assert sum(run.learned.staleness) * 16 == run.learned.examples[-1]
-
-
-def test_nothing_of_plain_tensorflow_is_evaluated() -> None:
-    with pytest.raises(UserError, match="only training is measured"):
-        point(StockAllReduce, 2, measurement=replace(BRIEF, evaluation=Evaluation(batches=3)))
 
 
 def assert_the_timeline_holds_all(run: LaunchedRun, own: Experiment) -> None:

@@ -225,11 +225,7 @@ def test_a_module_is_found(launcher: LocalLauncher) -> None:
 @pytest.mark.usefixtures("copied")
 def test_a_model_is_tried(launcher: LocalLauncher, data_dir: Path) -> None:
     workload = _workload("asks_for_much", Synthetic(), Momentum())
-    tried = _answer(
-        launcher,
-        TriedModel,
-        TryModel(workload=workload, data_dir=str(data_dir)),
-    )
+    tried = _answer(launcher, TriedModel, TryModel(workload=workload, data_dir=str(data_dir)))
     assert (tried.optimizer, tried.precision) == (Adam(learning_rate=0.002), Precision.FLOAT32)
     assert tried.notes == (
         "without your clipnorm 1.0",
@@ -248,21 +244,14 @@ def test_a_saved_model_is_found_and_tried(
     folder = data_dir / "models" / "saved"
     folder.mkdir(parents=True)
     (folder / "mine.keras").write_bytes(base64.b64decode(told["saved"]))
-    found = _answer(
-        launcher,
-        FoundModel,
-        FindModel(root=str(folder), module="mine.keras", function=""),
-    )
+    request = FindModel(root=str(folder), module="mine.keras", function="")
+    found = _answer(launcher, FoundModel, request)
     assert found == FoundModel(
         files=("mine.keras",), unit=Unit.ROWS, tokens_per_example=None, has_dataset=False
     )
     model = OwnModel(name="mine.keras", module="mine.keras", function="", digest="saved")
     workload = Workload(model=model, batch_per_worker=4)
-    tried = _answer(
-        launcher,
-        TriedModel,
-        TryModel(workload=workload, data_dir=str(data_dir)),
-    )
+    tried = _answer(launcher, TriedModel, TryModel(workload=workload, data_dir=str(data_dir)))
     assert len([spec for spec in tried.variables if spec.trainable]) == 6
 
 
@@ -329,9 +318,3 @@ def test_an_emulated_accelerator_needs_only_the_sizes(launcher: LocalLauncher) -
     workload = _workload("two_outputs_with_names", Synthetic(), ADAM, emulated=compute)
     run = launch(launcher, _point(AllReduce, 2, workload))
     assert run.status is Status.OK, run.reason
-
-
-@pytest.mark.usefixtures("copied")
-def test_a_placement_can_be_planned_for_an_own_model(launcher: LocalLauncher) -> None:
-    specs = launcher.describe(DRAWN)
-    assert {spec.shape for spec in specs if spec.trainable} >= {(40, 8), (6, 8), (16, 3)}

@@ -28,7 +28,7 @@ from ps_allreduce.point.inputs.data_set import (
     Target,
 )
 from ps_allreduce.point.inputs.image_files import ImageFiles
-from ps_allreduce.point.measurement import FixedWarmup, Measurement, SteadyWarmup
+from ps_allreduce.point.measurement import Evaluation, FixedWarmup, Measurement, SteadyWarmup
 from ps_allreduce.point.models import shipped_model
 from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel
 from ps_allreduce.point.models.shapes import PUBLISHED
@@ -41,6 +41,7 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
     Single,
+    StockAllReduce,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings
@@ -200,6 +201,16 @@ MISTAKES: list[tuple[Callable[..., object], dict[str, Any], str]] = [
         {"table_rows": RowRule.HASH},
         "table_rows belongs to sparse embeddings, and only to them.",
     ),
+    (
+        make_experiment,
+        {"strategy": StockAllReduce, "measurement": Measurement(evaluation=Evaluation(batches=3))},
+        "only training is measured",
+    ),
+    (
+        make_experiment,
+        {"num_workers": 3, "workload": Workload(batch_per_worker=8, scaling=Scaling.STRONG)},
+        "3 workers share a batch of 8, which is no multiple",
+    ),
     (FixedWarmup, {"least_s": inf}, "least_s must be at most 1e+10, got inf."),
     (SteadyWarmup, {"most_s": nan}, "cannot end after 40 steps and nan s."),
     (partial(replace, COMPUTE), {"forward_s": 0.0}, "take 0.001 to 3600 s each, got 0."),
@@ -255,12 +266,6 @@ def test_under_strong_scaling_workers_share_batch_and_time() -> None:
     assert (alone.of_each.batch_per_worker, alone.global_batch) == (64, 128)
     assert experiment.columns()["scaling"] == "strong"
     assert experiment.title.endswith("accumulation 2, strong scaling, 0.3 s of compute")
-
-
-def test_a_batch_without_equal_shares_is_refused() -> None:
-    shared = Workload(batch_per_worker=8, scaling=Scaling.STRONG)
-    with pytest.raises(UserError, match="3 workers share a batch of 8, which is no multiple"):
-        make_experiment(num_workers=3, workload=shared)
 
 
 def test_the_title_names_what_tells_points_apart() -> None:
