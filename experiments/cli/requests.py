@@ -262,9 +262,14 @@ class StudyRequest:
         return ExchangeMode.BUCKETS if is_said else self.sweep.exchange
 
     @property
+    def looks_first(self) -> bool:
+        """At emulated links, before anything runs on them."""
+        return self.study.looks_first and self.study.small is None
+
+    @property
     def waits_for_rate(self) -> bool:
         """A first look chooses the rate of emulated links that have none."""
-        return self.study.looks_first and self.launcher.bandwidth is None
+        return self.looks_first and self.launcher.bandwidth is None
 
     @property
     def waits_for_batch(self) -> bool:

@@ -138,7 +138,7 @@ def _answered(
     """
     (sweep, runs), console = planned, plain_console()
     points = _points_of(runs)
-    if request.study.looks_first and any(hosts_needed(point) > 1 for point in points):
+    if request.looks_first and any(hosts_needed(point) > 1 for point in points):
         look_ahead(runs, place)
         look = FirstLook(request=request, place=place, choices=choices, console=console)
         if look.take(points):

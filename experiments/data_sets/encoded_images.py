@@ -76,10 +76,7 @@ def text_lines(path: Path) -> list[str]:
         UserError: it cannot be read.
     """
     try:
-        with open_regular(path) as stream:
-            content = stream.read().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+        content = read_source(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no text: {error}.") from error
     return [line for line in content.splitlines() if line.strip()]

@@ -103,7 +103,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     workloads=(*TABLES, *CHANGED),
     small=SmallForm(
         workloads=(*TABLES, EVENLY_DRAWN),

@@ -167,7 +167,6 @@ STUDY = Study(
     profiles={
         QUICK: Profile(name=QUICK, measurement=MEASURED, repetitions=2, deadline_s=QUICK_DEADLINE_S)
     },
-    looks_first=False,
     small=SmallForm(
         workloads=tuple(
             emulated(model, divisor=divisor, batch=BATCH, step_s=step_s)

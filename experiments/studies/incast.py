@@ -84,7 +84,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     small=SmallForm(
         workloads=(emulated("ResNet50", divisor=DIVISOR, batch=BATCH, step_s=STEP_S),),
         workers=(WORKERS,),

@@ -77,7 +77,8 @@ class Study:
         profiles: by the name that users choose, the default first.  A study with repetitions, a
             deadline or a measurement of its own has its own meaning of these names.
         hosts: how many it wants at least where nobody states a launcher; None if it does not care.
-        looks_first: at emulated links, before anything runs on them.
+        looks_first: at emulated links, before anything runs on them; never where it has a small
+            form, which states them.
         has_brief: in the profile `quick` it has fewer points (`Scope.brief`).
         chooses_exchange: how gradients travel is chosen where nobody states it; in other studies
             they travel in buckets, or as the study says.

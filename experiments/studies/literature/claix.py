@@ -137,7 +137,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     optional=(Horovod,),
     workloads=(WORKLOAD,),

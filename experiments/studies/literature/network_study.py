@@ -107,7 +107,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     workloads=WORKLOADS,
     small=SMALL,

@@ -188,7 +188,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     optional=(Horovod,),
     workloads=tuple(_faces(name, 224, HOST_BATCH) for name in HOST_RATES),

@@ -87,7 +87,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     workloads=(WORKLOAD,),
     small=SMALL_FORM,

@@ -90,7 +90,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     workloads=_all(_large),
     small=SmallForm(workloads=_all(_small), workers=(1, 2, 3), hosts=3, bandwidth=1e9),

@@ -85,7 +85,6 @@ STUDY = Study(
     about=__doc__,
     points=_points,
     profiles=PROFILES,
-    looks_first=False,
     has_brief=True,
     workloads=tuple(
         Workload(model=ImageModel(name=name, image_size=224, num_classes=1000), batch_per_worker=64)
