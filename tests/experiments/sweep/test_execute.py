@@ -109,28 +109,6 @@ def test_failures_are_tried_again_up_to_a_bound(tmp_path: Path) -> None:
     assert again.launched == []
 
 
-def test_attempts_of_earlier_sessions_count_towards_the_bound(tmp_path: Path) -> None:
-    go(FakeLauncher([bad_run(Status.FAILED), bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
-    go(FakeLauncher([bad_run(Status.FAILED)] * 20), tmp_path, ONE)
-    tried = Counter((repetition, status) for repetition, _, status in attempts(tmp_path))
-    assert tried == {(0, "failed"): 2, (1, "interrupted"): 1, (1, "failed"): 2}
-
-
-def test_interruptions_have_no_bound(tmp_path: Path) -> None:
-    for _ in range(MAX_ATTEMPTS + 2):
-        interrupted = go(FakeLauncher([bad_run(Status.INTERRUPTED)]), tmp_path, ONE)
-        assert interrupted.stop is Stop.INTERRUPTED
-    assert go(FakeLauncher(), tmp_path, ONE).stop is None
-    assert attempts(tmp_path)[-2:] == [(0, MAX_ATTEMPTS + 2, "ok"), (1, 0, "ok")]
-
-
-def test_an_invalid_run_is_kept_and_not_repeated(tmp_path: Path) -> None:
-    invalid = ok_run(status=Status.INVALID, reason="a step function was traced again")
-    go(FakeLauncher([invalid]), tmp_path, ONE)
-    assert attempts(tmp_path) == [(0, 0, "invalid"), (1, 0, "ok")]
-    assert go(FakeLauncher(), tmp_path, ONE).kept == 2
-
-
 def test_a_changed_machine_opens_a_new_block_and_overwrites_nothing(
     tmp_path: Path, machine: Machine
 ) -> None:

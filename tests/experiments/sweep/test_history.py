@@ -160,16 +160,6 @@ def path_of_run(sweep_dir: Path) -> Path:
     return RunFiles.of(sweep_dir, RUN.experiment.experiment_id, 0, 0).record
 
 
-def test_what_is_no_record_is_named_and_settles_nothing(tmp_path: Path) -> None:
-    leave(tmp_path)
-    moved = path_of_run(tmp_path).rename(path_of_run(tmp_path).with_name("0-1.json"))
-    damaged = path_of_run(tmp_path)
-    damaged.write_text("{")
-    read = read_history(tmp_path, of_block(BLOCK))
-    assert set(read.refused) == {moved, damaged}
-    assert read.needs_run(RUN)
-
-
 def test_a_record_of_another_version_is_no_damage(tmp_path: Path) -> None:
     leave(tmp_path)
     path = path_of_run(tmp_path)

@@ -107,18 +107,6 @@ def test_a_job_that_takes_too_long_is_ended(ask: Answered) -> None:
     assert ask(ANSWERING.replace("3", "4")).port == 4
 
 
-def test_closing_ends_everything(tmp_path: Path) -> None:
-    with serving(tmp_path) as client:
-        client.wait_ready()
-        code = "report('up', text=str(__import__('os').getpid())); __import__('time').sleep(600)"
-        client.send(fake_task("x", code, tmp_path / "log"))
-        while not isinstance(message := client.receive(10), Event):
-            pass
-        client.close()
-        assert client.lost
-        assert_gone([int(message.text)])
-
-
 def listen_to_the_end(client: ForkServerClient | HostServers) -> NoReturn:
     while True:
         client.receive(10)

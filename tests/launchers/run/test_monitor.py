@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,18 +41,11 @@ def monitor(drivers: list[TaskId], *messages: object) -> RunMonitor:
     return made
 
 
-def test_a_run_is_complete_when_all_drivers_ended_well() -> None:
-    run = monitor(WORKERS, exited("worker:0"))
+@pytest.mark.parametrize("well", [exited, partial(event, what="done")])
+def test_a_run_is_complete_when_all_drivers_are_done(well: Callable[[str], object]) -> None:
+    run = monitor(WORKERS, well("worker:0"))
     assert not run.is_complete
-    run.take(exited("worker:1"))
-    assert run.is_complete
-    assert not run.has_failed
-
-
-def test_drivers_that_are_done_stay_until_the_last_is_done() -> None:
-    run = monitor(WORKERS, event("worker:0", "done"))
-    assert not run.is_complete
-    run.take(event("worker:1", "done"))
+    run.take(well("worker:1"))
     assert run.is_complete
     assert not run.has_failed
 

@@ -51,16 +51,6 @@ def test_a_run_gets_its_place_and_its_files_are_read(shared: Server) -> None:
     assert shared.expect(FileRead) == FileRead()
 
 
-def test_the_time_is_told_while_jobs_run(shared: Server) -> None:
-    shared.start("worker:0", ENDLESS)
-    shared.expect(messages.Event)
-    before = time.time()
-    shared.send(messages.AskTime())
-    assert before <= shared.expect(messages.TimeTold).time <= time.time()
-    shared.send(messages.EndAll())
-    shared.expect(messages.Exited)
-
-
 def test_a_job_is_started_reports_and_exits(shared: Server) -> None:
     before = time.time()
     exited, (event,), _ = shared.run("worker:0", "report('connected')")
