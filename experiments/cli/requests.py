@@ -57,13 +57,7 @@ class SpreadRequest:
         return len(self.workers_per_host or ()) > 1
 
     def spread(self, launcher: str) -> Spread | None:
-        """The only spread, None as in `spreads`.
-
-        Raises:
-            UserError: something was stated about hosts, and there is one; or there are several.
-        """
-        if self.is_axis:
-            raise UserError("--workers-per-host: only a sweep takes several numbers; state one.")
+        """The only spread of what is no sweep, as in `spreads`."""
         return self.spreads(launcher)[0]
 
     def spreads(self, launcher: str) -> tuple[Spread | None, ...]:
