@@ -54,7 +54,7 @@ EXPORTS = {"servers": Start.SLURM}
 
 #: What tests of rooms hold sentences of.
 SENTENCES = (
-    *("cells", "doctor", "refusals", "texts"),
+    *("cells", "doctor", "labels", "make", "records", "refusals", "texts"),
     *(f"published/{name}" for name, study in STUDIES.items() if study.small),
     *(
         f"verdict/{group}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_allreduce.cluster import ClusterSpec, Place, TaskId, TaskType, TfConfig
-from ps_allreduce.errors import UserError
 from tests.examples import fast
 
 CLUSTER = ClusterSpec(
@@ -66,50 +64,6 @@ def tf_configs(draw: st.DrawFn) -> TfConfig:
 @given(tf_configs())
 def test_what_is_rendered_is_read_back(config: TfConfig) -> None:
     assert TfConfig.parse(config.render()) == config
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "not json",
-        "[]",
-        "{}",
-        '{"cluster": {"worker": ["a:1"]}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": Infinity}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}',
-        '{"cluster": {"evaluator": ["a:1"]}, "task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"worker": "a:1"}, "task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"worker": [1]}, "task": {"type": "worker", "index": 0}}',
-        '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
-    ],
-)
-def test_a_broken_tf_config_is_the_users_mistake(text: str) -> None:
-    with pytest.raises(UserError):
-        TfConfig.parse(text)
-    with pytest.raises(UserError, match=r"TF_CONFIG cannot be read .*worker=a"):
-        TfConfig.parse("worker=a")
-
-
-@pytest.mark.parametrize("address", ["a", "a:", ":1", "a:0", "a:65536", "a:x", "a:-1"])
-def test_an_address_is_a_host_and_a_port(address: str) -> None:
-    with pytest.raises(UserError, match="host:port"):
-        ClusterSpec({TaskType.WORKER: (address,)})
-
-
-def test_two_tasks_cannot_share_an_address() -> None:
-    with pytest.raises(UserError, match="share one address"):
-        ClusterSpec({TaskType.WORKER: ("a:1",), TaskType.PS: ("a:1",)})
-
-
-@pytest.mark.parametrize("text", ["worker", "worker:", "worker:-1", "driver:0", "evaluator:0", ""])
-def test_a_task_is_named_by_type_and_index(text: str) -> None:
-    with pytest.raises(UserError, match=r"chief, worker, ps.*worker:0"):
-        TaskId.parse(text)
 
 
 def places(hosts: list[str]) -> list[Place]:

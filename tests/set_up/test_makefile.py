@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from experiments.studies.catalogue import STUDIES
 from ps_allreduce.record.provenance import ROOT
+from tests.goldens import golden
 from tests.make import run_make
+
+#: Targets, each behind a "$", and what Python is called with: a new one goes there.
+CALLS = "sentences/make.txt"
 
 HOSTILE = [
     "with space",
@@ -114,62 +119,14 @@ def test_a_sweep_that_could_not_begin_has_nothing_to_analyse(
     assert len(recording_make("compare", f"RESULTS={tmp_path / 'results'}")) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "call"),
-    [
-        (["placement"], ["experiments", "placement"]),
-        (
-            ["export", "SETTING=1f3a", "INTO=it's mine", "MODEL=a.py:b", "LAUNCHER=ssh"],
-            [
-                *("experiments", "export", "--setting", "1f3a", "--results", "results"),
-                *("--into", "it's mine", "--model", "a.py:b", "--launcher", "ssh"),
-            ],
-        ),
-        (
-            ["placement", "MODEL=InceptionV3", "NUM_PS=4"],
-            ["experiments", "placement", "--model", "InceptionV3", "--num-ps", "4"],
-        ),
-        (
-            ["gate", "MODEL=ResNet50", "NUM_PS=3"],
-            [
-                *("experiments", "gate", "--launcher", "local", "--results", "results"),
-                *("--model", "ResNet50", "--num-ps", "3"),
-            ],
-        ),
-        (["report", "RESULTS=a b"], ["analysis", "report", "--", "a b"]),
-        (
-            ["accept-gpu"],
-            ["experiments", "accept-gpu", "--launcher", "local", "--results", "results"],
-        ),
-        (
-            ["doctor", "LAUNCHER=slurm"],
-            ["launchers", "doctor", "--launcher", "slurm", "--results", "results"],
-        ),
-        (
-            ["doctor", "MODEL=it's.py:b", "ARGS=--model-arg width=64 --mixed-hosts"],
-            [
-                *("experiments", "doctor", "--launcher", "local", "--results", "results"),
-                *("--model", "it's.py:b", "--model-arg", "width=64", "--mixed-hosts"),
-            ],
-        ),
-        (
-            ["faults", "N=3", "RESULTS=a b"],
-            ["tests.faults", "--faults", "3", "--file", "a b/faults.jsonl"],
-        ),
-        (["setup"], ["ps_allreduce.environment"]),
-    ],
-)
-def test_target_calls(recording_make: RecordingMake, words: list[str], call: list[str]) -> None:
-    assert recording_make(*words) == [["-m", *call]]
-
-
-def test_hosts_are_told_what_a_set_up_here_is_told(recording_make: RecordingMake) -> None:
-    assert recording_make("hosts", "HOSTS=my hosts", "WHEELHOUSE=a b") == [
-        [
-            *("-m", "launchers", "hosts", "--host-file", "my hosts", "--results", "results"),
-            *("--wheelhouse", "a b", "--python", str(recording_make.python)),
-        ]
-    ]
+def test_target_calls(recording_make: RecordingMake) -> None:
+    lines = []
+    for command in re.findall(r"^\$ make (.*)", (golden.FILES / CALLS).read_text(), re.MULTILINE):
+        recording_make.calls.unlink(missing_ok=True)
+        (call,) = recording_make(*shlex.split(command))
+        told = [word.replace(str(recording_make.python), "/opt/python") for word in call]
+        lines += [f"$ make {command}", shlex.join(["python", *told]), ""]
+    golden.check({CALLS: "\n".join(lines)})
 
 
 @pytest.mark.parametrize("value", HOSTILE)

@@ -229,18 +229,6 @@ def test_wheelhouse_is_the_only_source(checkout: Checkout) -> None:
     assert call.endswith("with configuration /dev/null")
 
 
-def test_missing_wheelhouse(checkout: Checkout) -> None:
-    sentence = checkout.refusal(WHEELHOUSE="nowhere")
-    assert sentence.startswith("WHEELHOUSE=nowhere is not a folder; make it with 'make wheelhouse'")
-    assert not checkout.venv.exists()
-
-
-def test_incomplete_wheelhouse_names_the_command_that_fills_it(checkout: Checkout) -> None:
-    (checkout.folder / "wheels").mkdir()
-    sentence = checkout.refusal(WHEELHOUSE="wheels", FAKE_PIP_STATUS="1")
-    assert "'make wheelhouse TF=cpu PYTHON=python3.11'" in sentence
-
-
 def test_filling_a_wheelhouse_makes_no_environment(checkout: Checkout) -> None:
     result = checkout.run("wheelhouse", TF="cuda")
     assert "make setup TF=cuda PYTHON=python3.11 WHEELHOUSE=" in result.stdout
@@ -267,18 +255,6 @@ def test_python_that_is_only_a_shim_is_passed_over(checkout: Checkout) -> None:
     assert "Python 3.13" in checkout.stamp.read_text()
 
 
-@pytest.mark.parametrize("kind", ["venv", "existing"])
-def test_python_of_another_version(checkout: Checkout, kind: str) -> None:
-    sentence = checkout.refusal(ENV=kind, PYTHON="python3.11", FAKE_VERSION="3.9")
-    assert sentence == "PYTHON=python3.11 is Python 3.9; the suite needs one of: 3.11 3.12 3.13."
-
-
-@pytest.mark.parametrize("kind", ["venv", "existing"])
-def test_python_that_does_not_start(checkout: Checkout, kind: str) -> None:
-    sentence = checkout.refusal(ENV=kind, PYTHON="/no/such/python")
-    assert sentence.startswith("PYTHON=/no/such/python cannot be started;")
-
-
 def test_python_without_venv(checkout: Checkout) -> None:
     sentence = checkout.refusal(FAKE_ENSUREPIP_STATUS="1")
     assert "apt install python3-venv" in sentence
@@ -298,6 +274,38 @@ def test_place_that_is_a_file_or_where_nobody_may_write(checkout: Checkout) -> N
     assert "cannot be written" in checkout.refusal(VENV="/proc/venv")
     checkout.venv.touch()
     assert "cannot be written" in checkout.refusal()
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        (
+            "WHEELHOUSE=nowhere",
+            "WHEELHOUSE=nowhere is not a folder; make it with 'make wheel",
+        ),
+        ("WHEELHOUSE=wheels FAKE_PIP_STATUS=1", "'make wheelhouse TF=cpu PYTHON=python3.11'"),
+        *(
+            (f"ENV={kind} {python}", sentence)
+            for kind in ("venv", "existing")
+            for python, sentence in (
+                (
+                    "PYTHON=python3.11 FAKE_VERSION=3.9",
+                    "PYTHON=python3.11 is Python 3.9; the",
+                ),
+                ("PYTHON=/no/such/python", "PYTHON=/no/such/python cannot be started;"),
+            )
+        ),
+        ("HOROVOD=yes", "HOROVOD=yes is not known; choose one of: 0 1."),
+        ("HOROVOD=1", "no C++ compiler was found; load its module, install g++ (Debian and"),
+    ],
+)
+def test_what_cannot_be_set_up_is_one_sentence(
+    checkout: Checkout, variables: str, sentence: str
+) -> None:
+    (checkout.folder / "wheels").mkdir()
+    asked = dict(each.split("=") for each in variables.split())
+    assert sentence in checkout.refusal(**asked)
+    assert checkout.venv.exists() == ("FAKE_PIP_STATUS" in asked)
 
 
 # ---- with Horovod
@@ -353,12 +361,6 @@ def test_failed_build_leaves_no_stamp(builder: Checkout) -> None:
     assert not builder.stamp.exists()
 
 
-def test_horovod_without_a_compiler(checkout: Checkout) -> None:
-    sentence = checkout.refusal(HOROVOD="1")
-    assert "no C++ compiler was found; load its module, install g++ (Debian and" in sentence
-    assert not checkout.venv.exists()
-
-
 def test_horovod_in_a_folder_whose_name_its_build_would_split(checkout: Checkout) -> None:
     checkout.add_compiler()
     assert checkout.refusal(HOROVOD="1").endswith("because its path has a space or a colon.")
@@ -380,13 +382,3 @@ def test_wheelhouse_with_horovod_holds_its_source(checkout: Checkout) -> None:
     assert len(downloads) == 3
     assert "--no-binary horovod" in downloads[-1]
     assert all("--require-hashes" in call for call in downloads)
-
-
-def test_unfit_wheelhouse_is_filled_with_horovod(builder: Checkout) -> None:
-    (builder.folder / "wheels").mkdir()
-    sentence = builder.refusal(WHEELHOUSE="wheels", HOROVOD="1", FAKE_PIP_STATUS="1")
-    assert "'make wheelhouse TF=cpu PYTHON=python3.11 HOROVOD=1'" in sentence
-
-
-def test_horovod_is_named_with_a_digit(checkout: Checkout) -> None:
-    assert checkout.refusal(HOROVOD="yes") == "HOROVOD=yes is not known; choose one of: 0 1."

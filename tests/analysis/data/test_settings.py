@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,20 +16,25 @@ from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.trained import ImageModel
 from ps_allreduce.point.optimizers import Adagrad
-from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import (
+    STRATEGIES,
     AllReduce,
     AsynchronousServers,
     NoCommunication,
     Single,
     SynchronousServers,
 )
-from ps_allreduce.point.strategies.stated import Embeddings
-from ps_allreduce.point.wire import UNBUCKETED, Wire, WireType
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import Status
+from ps_allreduce.serialization import from_json
 from tests.analysis.builders import case_of, cases_of, changed, run, runs
 from tests.fakes import make_experiment
+from tests.goldens import golden
+
+#: Points of a case in a line, and how their settings are called: new ones are written there.
+LABELS = "sentences/labels.txt"
 
 TOWERS = Workload(model=RecommenderModel(), optimizer=Adagrad())
 
@@ -63,116 +69,21 @@ def dealt(staleness: int | None, count: int) -> Experiment:
     return make_experiment(AsynchronousServers, 2, staleness=staleness, steps_per_dispatch=count)
 
 
-HALF = Wire(gradients=WireType.FLOAT16)
-CUT: dict[str, Any] = {"placement": Policy.PARTITIONED}
-TWO_SERVERS = make_experiment(SynchronousServers, 4, num_ps=2, split_bytes=2_000_000, **CUT)
-FOUR_SERVERS = make_experiment(SynchronousServers, 4, num_ps=4, split_bytes=1_000_000, **CUT)
-PACKS = [reduced(bytes_per_pack=size) for size in (0, 500_000)]
-BUCKETS = [reduced(bytes_per_pack=None, wire=Wire(in_flight=count)) for count in (2, 4)]
+def stated(text: str) -> Experiment:
+    """A strategy, and in JSON what is stated of it."""
+    kind, _, asked = text.partition(" ")
+    settings = {"num_workers": 2, **json.loads(asked)}
+    workers = settings.pop("num_workers")
+    own = from_json(StrategySettings, settings)
+    return make_experiment(STRATEGIES[kind], workers, **{n: getattr(own, n) for n in settings})
 
 
-@pytest.mark.parametrize(
-    ("strategy", "points", "others"),
-    [
-        pytest.param(
-            "ps_sync, ",
-            [served(), served(**CUT)],
-            ["round_robin", "partitioned"],
-            id="only what differs",
-        ),
-        pytest.param(
-            "ps_sync, ",
-            [served(), served(**CUT), served(num_ps=1), served(**CUT, split_bytes=1_000_000)],
-            [
-                *("round_robin, 1 ps", "round_robin, 2 ps"),
-                *("partitioned, 2 ps, split 1 MB", "partitioned, 2 ps, split 4 MB"),
-            ],
-            id="servers and thresholds",
-        ),
-        pytest.param(
-            "ps_sync, partitioned",
-            [TWO_SERVERS, FOUR_SERVERS],
-            [", 2 ps", ", 4 ps"],
-            id="a threshold that follows the number of servers is no setting",
-        ),
-        pytest.param(
-            "ps_sync, partitioned",
-            [replace(TWO_SERVERS, num_workers=2), FOUR_SERVERS],
-            [""],
-            id="servers that follow the workers are no setting",
-        ),
-        pytest.param(
-            "ps_sync, round_robin, ",
-            [served(wire=wire) for wire in (UNBUCKETED, Wire(), HALF, Wire(in_flight=0))],
-            ["defaults", "unbucketed", "all in flight", "float16 gradients"],
-            id="several things: what is not at its default",
-        ),
-        pytest.param(
-            "ps_sync, round_robin, ",
-            [
-                *(served(wire=Wire(group_bytes=0)), served(), served(wire=Wire(cut_bytes=0))),
-                served(wire=Wire(group_bytes=2_000_000, cut_bytes=2_000_000)),
-                served(host_aggregation=True),
-            ],
-            ["defaults", "ungrouped", "2 MB messages", "uncut", "sent per host"],
-            id="sizes of messages",
-        ),
-        pytest.param(
-            "ps_sync, round_robin, ",
-            [served(wire=Wire(in_flight=2)), served()],
-            ["4 in flight", "2 in flight"],
-            id="one thing: all its values",
-        ),
-        pytest.param(
-            "ps_sync, round_robin, ",
-            [served(wire=Wire(gradients=kind)) for kind in reversed(WireType)],
-            ["float32 gradients", "float16 gradients", "bfloat16 gradients"],
-            id="number formats in their order",
-        ),
-        pytest.param(
-            "ps_sync, round_robin, ",
-            [
-                served(wire=replace(UNBUCKETED, gradients=kind))
-                for kind in (WireType.FLOAT32, WireType.BFLOAT16)
-            ],
-            ["float32 gradients", "bfloat16 gradients"],
-            id="all of them unbucketed",
-        ),
-        pytest.param(
-            "all-reduce",
-            [reduced(), reduced(bytes_per_pack=4_000_000)],
-            [", 4 MB packs", ", one pack"],
-            id="packs",
-        ),
-        pytest.param(
-            "all-reduce",
-            [*PACKS, BUCKETS[1]],
-            [", buckets", ", 0.5 MB packs", ", one pack"],
-            id="packs and buckets",
-        ),
-        pytest.param(
-            "all-reduce",
-            [PACKS[0], *BUCKETS],
-            [", defaults", ", one pack", ", 2 in flight"],
-            id="packs and several buckets",
-        ),
-        pytest.param("all-reduce", BUCKETS[:1], [""], id="nothing to tell apart"),
-        pytest.param(
-            "ps_async, round_robin, ",
-            [dealt(None, 1), dealt(4, 1), dealt(4, 4)],
-            ["defaults", "staleness 4", "staleness 4, 4 steps per dispatch"],
-            id="dealing",
-        ),
-        pytest.param(
-            "ps_async, round_robin, ",
-            [dealt(None, 1), dealt(4, 1)],
-            ["staleness unbounded", "staleness 4"],
-            id="staleness alone",
-        ),
-    ],
-)
-def test_labels(strategy: str, points: Sequence[Experiment], others: Sequence[str]) -> None:
-    assert labels(points) == [strategy + other for other in others]
+def test_labels_tell_apart_what_differs_and_nothing_else() -> None:
+    told = []
+    for points in re.findall(r"^(.+) -> ", (golden.FILES / LABELS).read_text(), re.MULTILINE):
+        shown = " | ".join(labels([*map(stated, points.split(" | "))]))
+        told.append(f"{points} -> {shown}\n")
+    golden.check({LABELS: "".join(told)})
 
 
 SIZES = st.sampled_from([0, 500_000, 2_000_000])

@@ -11,12 +11,14 @@ import pytest
 
 from experiments.__main__ import cli
 from experiments.cli import plan
+from launchers.__main__ import main as look
 from launchers.cli.options import RareOption
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher
 from tests.goldens import golden
 
 #: Commands that make no sense, each behind a "$", and what is said of them: a new one goes there.
+#: Those of the launchers begin with that word.
 REFUSALS = "sentences/refusals.txt"
 
 
@@ -27,36 +29,30 @@ def test_a_mistake_is_one_sentence_and_status_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plan, "absence", lambda _: "")  # not every environment can train all
+    leave_files()
     commands = re.findall(r"^\$ (.*)", (golden.FILES / REFUSALS).read_text(), re.MULTILINE)
     lines = []
     for command in commands:
-        assert run(*shlex.split(command)) == 2, command
+        program, *words = shlex.split(command)
+        status = look(words) if program == "launchers" else run(program, *words)
+        assert status == 2, command
         out, err = capsys.readouterr()
         *usage, error = err.splitlines()
         assert (out, error[:7]) == ("", "Error: "), command
-        assert not usage or usage[0].startswith("Usage: python -m experiments"), command
+        assert not usage or usage[0].startswith(("Usage: python -m ", "Trying ")), command
         lines += [f"$ {command}", error.replace(str(tmp_path), "/home/ann"), ""]
     golden.check({REFUSALS: "\n".join(lines)})
     assert launcher.launched == []
 
 
-@pytest.mark.usefixtures("launcher")
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("compare --input images", "a.tfrecord is no file but a folder, a pipe or a device."),
-        ("compare --input " + "x" * 300, "is neither synthetic, digits nor a folder"),
-        ("compare --launcher ssh --host-file images/a.tfrecord", "is no file but a folder, a pipe"),
-        ("compare --launcher ssh --host-file /dev/zero", "zero is no file but a folder, a pipe or"),
-    ],
-)
-def test_nobody_waits_for_a_pipe_or_a_device(
-    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("images").mkdir()
-    os.mkfifo("images/a.tfrecord")
-    assert run(*words.split()) == 2
-    assert sentence in capsys.readouterr().err
+def leave_files() -> None:
+    """Models, a pipe and a folder where files are asked for, and images that are none."""
+    Path("mine.py").write_text("def build(): ...")
+    Path("saved.keras").touch()
+    for folder in ("images", "folder.py"):
+        Path(folder).mkdir()
+    for pipe in ("pipe.py", "images/a.tfrecord"):
+        os.mkfifo(pipe)
 
 
 @pytest.mark.usefixtures("launcher")

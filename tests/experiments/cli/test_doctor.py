@@ -46,26 +46,13 @@ def test_a_model_is_tried_here_and_built_on_every_host(
     assert lines[first + 1].strip() == "FAILURE  n1: out of luck."
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (OWN_MODEL, "mine.py:build returns a str."),
-        (("--model", "VGG17"), "unknown model 'VGG17'"),
-        (("--model", "SmallCNN", "--model-arg", "a=1"), "--model-arg is for your own model"),
-        ((), "Missing option '--model'"),
-    ],
-)
 def test_a_mistake_is_told_before_any_host_is_touched(
-    own: FakeLauncher,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    told: str,
+    own: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own.found = UserError("mine.py:build returns a str.")
     monkeypatch.delattr(command, "make_site")
-    assert run("doctor", *words) == 2
-    assert told in capsys.readouterr().err
+    assert run("doctor", *OWN_MODEL) == 2
+    assert "mine.py:build returns a str." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["SmallCNN", "SmallGPT", "BERT-base"])

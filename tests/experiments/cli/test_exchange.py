@@ -130,20 +130,6 @@ def test_links_of_a_cluster_are_measured_first(
     assert launcher.launched == []
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("compare", "--exchange", "whole", "--in-flight", "2"), "--in-flight: of --exchange buck"),
-        (("tuning-sweep", "--exchange", "whole"), "tuning-sweep says itself how gradients travel"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(
-    words: tuple[str, ...], told: str, launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*words, "--launcher", "local") == 2
-    assert told in capsys.readouterr().err
-
-
 def test_studies_of_the_exchange_itself_begin_with_buckets(launcher: FakeLauncher) -> None:
     for study in ("allreduce-sweep", "tuning-sweep"):
         assert run(study, "--launcher", "local", "--workers", "2", "--repetitions", "1") == 0

@@ -221,5 +221,3 @@ def test_where_namespaces_are_refused_or_loopback_is_stated_no_hosts_are_emulate
     assert refusal in capsys.readouterr().err.splitlines()[0]
     assert run("compare", *ONE_WORKER, "--launcher", "local", "--results", "stated") == 0
     assert set(networks(launcher)) == {None}
-    assert run("tuning-sweep", *ONE_WORKER, "--hosts", "2") == 2
-    assert "the launcher local has no use for --hosts" in capsys.readouterr().err

@@ -19,29 +19,13 @@ from ps_allreduce.record.variables import PlacementUsed
 from tests.fakes import make_experiment, make_record
 
 KEYS = {
-    *(
-        "run_id",
-        "status",
-        "reason",
-        "fingerprint",
-        "record_path",
-        "launcher",
-        "oversubscribed",
-        "warnings",
-    ),
-    *("strategy", "model", "num_workers", "num_ps", "placement", "placement_max_over_mean"),
-    *("global_batch", "compute", "unit", "examples_per_sec", "images_per_sec", "tokens_per_sec"),
-    *(
-        "step_time_p50_s",
-        "step_time_p95_s",
-        "compute_s",
-        "forward_s",
-        "backward_s",
-        "communication_s",
-    ),
-    *("input_wait_s", "warmup_steps", "measured_steps", "window_s", "steps_per_worker"),
-    *("bring_up_s", "build_s", "first_step_s", "warmup_s", "measured_s", "total_s"),
-    *("evaluation_s", "evaluation_examples_per_sec"),
+    *("run_id", "status", "reason", "fingerprint", "record_path", "launcher", "oversubscribed"),
+    *("warnings", "strategy", "model", "num_workers", "num_ps", "placement"),
+    *("placement_max_over_mean", "global_batch", "compute", "unit", "examples_per_sec"),
+    *("images_per_sec", "tokens_per_sec", "step_time_p50_s", "step_time_p95_s", "compute_s"),
+    *("forward_s", "backward_s", "communication_s", "input_wait_s", "warmup_steps"),
+    *("measured_steps", "window_s", "steps_per_worker", "bring_up_s", "build_s", "first_step_s"),
+    *("warmup_s", "measured_s", "total_s", "evaluation_s", "evaluation_examples_per_sec"),
 }
 
 FAILED = make_record(status=Status.FAILED, reason="ps:0 was killed by SIGKILL", metrics=None)

@@ -12,18 +12,15 @@ from rich.console import Console
 
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import SpreadRequest, StudyRequest, SweepRequest
-from experiments.cli.settle import check_jobs_by_size
 from experiments.models.workload_request import WorkloadRequest
 from experiments.studies.catalogue import STUDIES
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import PROFILES, Sweep
 from launchers.run.launcher import Capacity
 from launchers.settings import LauncherSettings
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.inputs.data import Digits, RecordFiles
+from ps_allreduce.point.inputs.data import RecordFiles
 from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies.stated import StrategySettings
-from ps_allreduce.point.workload import EmulatedCompute
 from tests.fakes import TWO_LAYERS
 
 QUICK = SweepRequest(profile=PROFILES["quick"])
@@ -107,17 +104,6 @@ def test_several_hosts_get_one_worker_each_unless_stated(launcher: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("workers_per_host", (1,)), ("ps_per_host", 1), ("coordinator", Coordinator.FIRST_WORKER)],
-)
-def test_one_host_refuses_to_be_spread_over(name: str, value: object) -> None:
-    stated: dict[str, Any] = {name: value}
-    option = f"--{name.replace('_', '-')}"
-    with pytest.raises(UserError, match=f"{option}: the launcher local has one host"):
-        SpreadRequest(**stated).spread("local")
-
-
-@pytest.mark.parametrize(
     ("sweep", "workers", "cores"),
     [
         pytest.param({}, [1, 2], 4, id="by default"),
@@ -142,11 +128,6 @@ def test_every_stated_number_of_workers_per_host_is_a_spread_of_its_own() -> Non
     # Four do not fit on 2 hosts of one; all workers have as many cores as those of the densest.
     assert by_host == {1: {1}, 4: {1, 4}}
     assert reach(sweep)[1] == {2}
-
-
-def test_only_a_sweep_has_several_spreads() -> None:
-    with pytest.raises(UserError, match="--workers-per-host: only a sweep takes several numbers"):
-        SpreadRequest(workers_per_host=(1, 2)).spread("emulated")
 
 
 def test_every_stated_number_of_threads_makes_points_of_its_own() -> None:
@@ -188,18 +169,6 @@ def test_repetitions_replace_those_of_the_profile_and_nothing_else() -> None:
     assert planned(asked(sweep=replace(QUICK, repetitions=10))).points == planned(asked()).points
 
 
-def test_tensors_have_no_images_to_be_described() -> None:
-    emulate = EmulatedCompute(forward_s=0.1, backward_s=0.1)
-    request = WorkloadRequest(emulate=emulate)
-    assert request.workload("Tensors-2-1MB").batch_per_worker == 1
-    with pytest.raises(UserError, match="takes no images: leave --image-size"):
-        replace(request, image_size=32).workload("Tensors-2-1MB")
-    with pytest.raises(UserError, match="takes no images: use input synthetic, not digits"):
-        replace(request, inputs=(Digits(),)).workload("Tensors-2-1MB")
-    with pytest.raises(UserError, match="computes nothing: state an emulated accelerator"):
-        WorkloadRequest().workload("Tensors-2-1MB")
-
-
 def test_files_that_were_moved_are_the_same_data(tmp_path: Path) -> None:
     for name in ("before", "after"):
         (tmp_path / name).mkdir()
@@ -229,10 +198,3 @@ def test_hosts_named_for_servers_get_them_unless_another_layout_is_stated() -> N
     # A study without servers has no use for them, which is no mistake.
     study = STUDIES["allreduce-sweep"]
     assert layouts(planned(replace(asked(named), name="allreduce-sweep", study=study))) == set()
-
-
-def test_jobs_by_size_have_no_hosts_named_for_servers() -> None:
-    launcher = LauncherSettings(launcher="slurm", hosts=4, ps_hosts=1)
-    request = asked(launcher, sweep=replace(QUICK, jobs_by_size=True))
-    with pytest.raises(UserError, match="no place beside --ps-hosts"):
-        check_jobs_by_size(request)

@@ -64,48 +64,11 @@ def test_any_text_is_read_or_refused_in_one_line(begin: str, end: str) -> None:
     assert refusal.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("mi\x1bne.py:build", "its characters cannot all be shown"),
-        ("mine.py", "names no function: write for instance mine.py:build, where build() returns"),
-        ("mine.py:", "names no function: write for instance mine.py:build"),
-        (":build", "names no function"),
-        (":", "names no function"),
-        ("mine.py:b-c", "'b-c' is no name of a Python function"),
-        ("mine.py:class", "'class' is no name of a Python function"),
-        ("mine.py:a.b", "'a.b' is no name of a Python function"),
-        ("my-model.py:build", "'my-model' is no name of a Python module, so my-model.py cannot"),
-        ("2.py:build", "'2' is no name of a Python module"),
-        (".py:build", "no Python file"),
-        ("a/mine:build", "mine is no Python file, whose name ends in .py"),
-        ("a/mine.txt:build", "mine.txt is no Python file"),
-        ("a..b:build", "'a..b' is neither a Python file nor the name of a module"),
-        ("a b:build", "'a b' is neither a Python file nor the name of a module"),
-        ("saved.keras:build", "a saved model has no function; write saved.keras"),
-        ("experiments/analysis.py:build", "another module is called analysis"),
-        ("keras.py:build", "another module is called keras, of Python, TensorFlow or this suite"),
-        ("launchers.mine:build", "another module is called launchers"),
-        ("queue.py:build", "another module is called queue"),
-    ],
-)
-def test_what_cannot_be_imported_is_one_sentence(text: str, told: str) -> None:
-    with pytest.raises(UserError, match=r"^--model ") as caught:
-        model_code(text, HERE)
-    assert told in str(caught.value)
-
-
 @given(st.dictionaries(names, st.text(), max_size=4))
 def test_arguments_keep_their_values_in_the_order_of_their_names(values: dict[str, str]) -> None:
     typed = [f"{name}={value}" for name, value in values.items()]
     assert [parse_argument(each) for each in typed] == typed
     assert in_order(typed) == tuple(f"{name}={values[name]}" for name in sorted(values))
-
-
-@pytest.mark.parametrize("text", ["", "width", "=1", "1=1", "a b=1", "class=1", "a-b=1"])
-def test_an_argument_has_a_name_that_python_takes(text: str) -> None:
-    with pytest.raises(UserError, match=r"is no argument; write name=value"):
-        parse_argument(text)
 
 
 def test_an_argument_has_one_value() -> None:

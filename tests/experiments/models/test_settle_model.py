@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,56 +90,6 @@ def test_a_model_without_a_dataset_has_made_up_examples(own: FakeLauncher) -> No
     own.found = replace(FOUND, has_dataset=False)
     assert run(*RUN_ONE, *MODEL) == 0
     assert own.launched[0].workload.data == Synthetic()
-
-
-MISTAKES = {
-    "--model gone.py:build": "--model gone.py:build: there is no gone.py in",
-    "--model a.gone:build": ("there is no a/gone.py and no a/gone/__init__.py in "),
-    "--model gone.keras": "there is no gone.keras in",
-    "--model folder.py:build": "folder.py is no file but a folder, a pipe or a device.",
-    "--model pipe.py:build": "pipe.py is no file but a folder, a pipe or a device.",
-    f"--model {'x' * 300}.py:build": "cannot be read: File name too long.",
-    "--model mine.py": "--model mine.py names no function: write for instance mine.py:build",
-    "--model saved.keras --model-arg a=1": "--model-arg: saved.keras is no function; leave it out.",
-    "--model mine.py:build --model-arg a=1 --model-arg a=1": "--model-arg names a twice",
-    "--model mine.py:build --image-size 32": "--image-size: your own model says itself what it",
-    "--model mine.py:build --num-classes 9": "--num-classes: your own model says itself what it",
-    "--model mine.py:build --precision mixed_float16": (
-        "model mine.py:build computes in float32, as its own code says: leave --precision out"
-    ),
-    "--model mine.py:build --input digits": "use input synthetic, not digits.",
-    "--model SmallCNN --model-arg a=1": "--model-arg is for your own model (mine.py:build)",
-    "--model-arg a=1": "--model-arg is for your own model (mine.py:build): leave it out.",
-}
-
-
-@pytest.mark.parametrize("command", ["run-one --strategy single", "compare", "ps-sweep --dry-run"])
-@pytest.mark.parametrize(("words", "sentence"), MISTAKES.items())
-def test_a_mistake_is_one_sentence_and_nothing_is_run(
-    own: FakeLauncher,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    words: str,
-    sentence: str,
-) -> None:
-    (tmp_path / "folder.py").mkdir()
-    os.mkfifo(tmp_path / "pipe.py")
-    (tmp_path / "saved.keras").touch()
-    assert run(*command.split(), *words.split()) == 2
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("Error: ")
-    assert sentence in told
-    assert own.launched == []
-
-
-@pytest.mark.parametrize("words", ["--image-size 32", "--model-arg a=1 --model-arg a=2"])
-def test_the_dry_run_refuses_the_same(
-    own: FakeLauncher, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
-    assert run("placement", *MODEL, *words.split()) == 2
-    assert "Error: --" in capsys.readouterr().err
-    assert own.asked == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from experiments.studies.catalogue import STUDIES
 from experiments.studies.scope import Scale, Threads
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import OVERHEAD_S, PROFILES, Sweep, expected_duration
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, VariableSpec
@@ -219,19 +218,6 @@ def test_with_more_servers_than_variables_only_partitioned_ones_are_placed(name:
     assert {p.strategy.servers.placement for p in points if p.strategy.servers} == {
         Policy.PARTITIONED
     }
-
-
-@pytest.mark.parametrize("name", ["compare", "ps-sweep", "placement-sweep"])
-def test_more_servers_than_shards_are_refused_before_anything_runs(name: str) -> None:
-    with pytest.raises(UserError, match="59999 parameter servers but only"):
-        points_of(name, settings=StrategySettings(num_ps=59_999))
-
-
-@pytest.mark.parametrize("name", STUDIES)
-@pytest.mark.parametrize("num_ps", [0, -1])
-def test_no_servers_are_not_taken_for_a_free_choice(name: str, num_ps: int) -> None:
-    with pytest.raises(UserError):
-        points_of(name, settings=StrategySettings(num_ps=num_ps))
 
 
 @pytest.mark.parametrize("name", ANYWHERE)

@@ -221,12 +221,6 @@ def test_an_emulated_network_is_what_was_typed() -> None:
     assert network_of(typed("--launcher", "emulated", "--hosts", "4")) == unlimited
 
 
-@pytest.mark.parametrize("name", ["bandwidth", "slow_host", "allow_login_node"])
-def test_an_emulated_network_needs_hosts(name: str) -> None:
-    with pytest.raises(UserError, match="the launcher emulated needs --hosts"):
-        make_launcher(LauncherSettings(launcher="emulated", **{name: 1}))  # type: ignore[arg-type]
-
-
 def test_an_unknown_launcher_is_told_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert typed("--launcher", "slrum").launcher == "refused"
     assert "'slrum' is not one of local, emulated, slurm, ssh." in capsys.readouterr().err

@@ -58,28 +58,3 @@ def test_the_list_of_the_present_job_is_the_default(
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     assert "n2: worker:1" in said(["plan", "--num-workers", "2"], capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--nodelist", "n[9-"], "character"),
-        (["--nodelist", ""], "names no host"),
-        (["--nodelist", "n1", "--num-workers", "2"], "2 workers: 2 hosts are needed"),
-        (["--nodelist", "n1,n1", "--num-workers", "2"], "listed more than once"),
-        (["--nodelist", "n1", "--num-workers", "0"], "num_workers must be at least 1"),
-        (["--nodelist", "n1", "--num-ps", "1", "--first-port", "65534"], "port"),
-        (["--nodelist", "n1", "--layout", "round"], "colocated"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    words: list[str],
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
-    assert main(["plan", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert sentence in err

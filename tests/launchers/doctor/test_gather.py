@@ -299,25 +299,6 @@ def test_warnings_are_none(
     assert "0 failures, 1 warning; 3 hosts" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--launcher", "carrier-pigeon"], "'carrier-pigeon' is not one of local, "),
-        (["--nonsense"], "No such option"),
-        (["--launcher", "emulated"], "needs --hosts"),
-        (["--launcher", "emulated", "--hosts", "0"], "has 1 to"),
-        (["--host-file", "hosts"], "has no use for --host-file"),
-    ],
-)
-def test_a_mistake_is_told_in_a_sentence(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*words) == 2
-    shown = capsys.readouterr()
-    assert told in shown.err
-    assert shown.out == ""
-
-
 def test_an_interruption_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
 ) -> None:

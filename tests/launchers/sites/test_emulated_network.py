@@ -127,39 +127,12 @@ def test_a_setting_of_tcp_that_does_not_take_is_refused(
         pin_tcp(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"congestion": "../cubic"}, "names no congestion control"),
-        ({"port_buffer_bytes": 1000}, "a port buffers 1600 to"),
-        ({"rto_min_s": 0.0}, "least retransmission timeout"),
-        ({"loss": 0.6}, r"the loss of an emulated network is 0 to 0\.5, got 0\.6"),
-    ],
-)
-def test_a_network_that_makes_no_sense_is_refused(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        EmulatedNetwork(num_hosts=2, bits_per_s=1e9, **changes)
+def test_a_network_without_timers_is_refused() -> None:
+    with pytest.raises(UserError, match="least retransmission timeout"):
+        EmulatedNetwork(num_hosts=2, bits_per_s=1e9, rto_min_s=0.0)
 
 
-@pytest.mark.parametrize("stated", [{"port_buffer": 0}, {"congestion": ""}])
-def test_what_is_stated_as_nothing_is_refused_and_no_default(stated: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"a port buffers|names no congestion control"):
-        network_of(LauncherSettings(launcher="emulated", hosts=2, **stated))
-
-
-@pytest.mark.parametrize(
-    ("stated", "problem"),
-    [
-        ({"port_buffer": 1600}, r"--port-buffer 1600 holds no second packet.*3200 bytes or more"),
-        (
-            {"bandwidth": 1e9, "slow_host": 1, "slow_bandwidth": 2e9},
-            r"--slow-bandwidth 2gbit is faster than the other links \(--bandwidth 1gbit\)",
-        ),
-    ],
-)
-def test_what_nobody_means_is_refused_by_its_option(stated: dict[str, Any], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        network_of(LauncherSettings(launcher="emulated", hosts=2, **stated))
+def test_a_slow_host_may_be_as_fast_as_others_and_a_port_hold_two_packets() -> None:
     equal = {"bandwidth": 1e9, "slow_host": 1, "slow_bandwidth": 1e9, "port_buffer": 3200}
     assert network_of(LauncherSettings(launcher="emulated", hosts=2, **equal))  # type: ignore[arg-type]
 

@@ -6,57 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.fork_server.child import KernelWatch, count_kills, explain_out_of_memory
+from ps_allreduce.fork_server.child import KernelWatch, count_kills
 from ps_allreduce.fork_server.messages import EndAll, Event, Exited
 from tests.pretend import fake_server
 from tests.talk import ENDLESS, Server
-
-ALLOCATOR = (
-    "Graph execution error:\n\nDetected at node conv\n\nOOM when allocating tensor with "
-    "shape[4096,112,112,64] and type float on {place} by allocator {allocator}\n"
-    "\t [[{{{{node conv}}}}]]"
-)
-
-
-def allocation(place: str, allocator: str = "GPU_0_bfc") -> str:
-    return ALLOCATOR.format(place=place, allocator=allocator)
-
-
-ROOM = "(no room for a tensor float[4096,112,112,64]); use a smaller --batch-per-worker"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            allocation("/job:localhost/replica:0/task:0/device:GPU:0"),
-            f"out of memory on GPU 0 {ROOM}",
-        ),
-        (
-            allocation("/job:worker/replica:0/task:1/device:GPU:0"),
-            f"out of memory on GPU 0 of worker:1 {ROOM}",
-        ),
-        (allocation("/job:chief/replica:0/task:0/device:GPU:0"), f"out of memory on GPU 0 {ROOM}"),
-        (
-            allocation("/job:ps/replica:0/task:3/device:CPU:0", "cpu"),
-            f"out of memory on the host of ps:3 {ROOM}",
-        ),
-        *(
-            (text, "out of memory; use a smaller --batch-per-worker")
-            for text in (
-                "{{function_node __wrapped__Fill}} failed to allocate memory [Op:Fill]",
-                "Dst tensor is not initialized.",
-                "Failed to create CUBLAS handle: CUBLAS_STATUS_ALLOC_FAILED",
-                "Unable to allocate 7.11 PiB for an array with shape (9,) and data type float64",
-            )
-        ),
-        # gRPC has the same code for messages that are too long.
-        ("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 4)", ""),
-        ("Nan in summary histogram", ""),
-    ],
-)
-def test_what_tensorflow_says_becomes_a_sentence(text: str, expected: str) -> None:
-    assert explain_out_of_memory(text, "chief:0") == expected
 
 
 def write(path: Path, text: str) -> None:

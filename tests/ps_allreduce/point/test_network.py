@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,38 +13,13 @@ from ps_allreduce.point.network import (
     MIN_RATE,
     EmulatedNetwork,
     Traffic,
-    parse_delay,
     parse_rate,
-    parse_traffic,
     render_rate,
 )
 
 
 def network(**changes: Any) -> EmulatedNetwork:
     return EmulatedNetwork(**({"num_hosts": 4, "bits_per_s": 1e9} | changes))
-
-
-@pytest.mark.parametrize(
-    ("read", "text", "value"),
-    [
-        *((parse_rate, "1gbit", 1e9), (parse_rate, "2.5Gbit", 2.5e9), (parse_rate, "100mbit", 1e8)),
-        *((parse_rate, " 64kbit ", 64e3), (parse_rate, "2000bit", 2000.0)),
-        *((parse_delay, "5ms", 0.005), (parse_delay, "50us", 50e-6)),
-        *((parse_delay, "1s", 1.0), (parse_delay, "0ms", 0.0)),
-    ],
-)
-def test_rates_and_delays_are_read_as_tc_reads_them(
-    read: Callable[[str], float], text: str, value: float
-) -> None:
-    assert read(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "fast", "1", "1gb", "1gbps", "-1gbit", "1e9bit", "1 2gbit"])
-def test_what_is_no_rate_or_delay_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UserError, match="gbit, mbit, kbit, bit, for instance 1gbit"):
-        parse_rate(text)
-    with pytest.raises(UserError, match="s, ms, us, for instance 5ms"):
-        parse_delay(text)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +37,10 @@ def test_a_rate_that_is_shown_can_be_read(bits_per_s: float) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hosts": 0}, "1 to 250 hosts"),
-        ({"num_hosts": 251}, "1 to 250 hosts"),
-        ({"bits_per_s": 0.0}, "rate of an emulated link is 1kbit to 32gbit"),
-        ({"bits_per_s": 1e11}, "rate of an emulated link"),
         ({"bits_per_s": math.nan}, "rate of an emulated link"),
         ({"delay_s": -0.001}, "delay"),
         ({"delay_s": math.nan}, "delay"),
-        ({"slow_host": 1}, "rate of its own"),
-        ({"slow_bits_per_s": 1e8}, "its host"),
-        ({"slow_host": 4, "slow_bits_per_s": 1e8}, "one of 0 to 3"),
         ({"slow_host": 0, "slow_bits_per_s": math.inf}, "slow host's link"),
-        ({"racks": 3}, "1 or 2 racks"),
-        ({"racks": 2, "num_hosts": 1}, "at least 2 hosts"),
-        ({"uplink_bits_per_s": 1e9}, "no uplink"),
-        ({"racks": 2, "uplink_bits_per_s": 1.0}, "emulated uplink"),
     ],
 )
 def test_impossible_networks_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -131,9 +94,7 @@ def test_a_scale_is_a_number_above_zero(factor: float) -> None:
 EVERYWHERE, TO_ONE = Traffic(bits_per_s=2e8), Traffic(bits_per_s=5e7, source=2, target=0)
 
 
-def test_traffic_is_read_and_told_in_words() -> None:
-    assert parse_traffic("200mbit") == EVERYWHERE
-    assert parse_traffic("2-0:50mbit") == TO_ONE
+def test_traffic_is_told_in_words() -> None:
     busy = network(traffic=(EVERYWHERE, TO_ONE))
     told = "1gbit, traffic 200mbit on every link, traffic 50mbit from host 2 to 0"
     assert str(busy) == told
@@ -142,35 +103,9 @@ def test_traffic_is_read_and_told_in_words() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["0-1", "0:1mbit", "0-1-2:1mbit", "-1-2:1mbit", "0-1:fast"])
-def test_what_is_no_traffic_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UserError, match="mbit"):
-        parse_traffic(text)
-
-
 def test_traffic_on_every_link_is_a_ring_to_which_others_add() -> None:
     busy = network(num_hosts=3, traffic=(EVERYWHERE, TO_ONE, TO_ONE))
     assert busy.streams() == {(0, 1): 2e8, (1, 2): 2e8, (2, 0): 3e8}
     assert [busy.traffic_at(host) for host in range(4)] == [
         *((2e8, 3e8), (2e8, 2e8), (3e8, 2e8), (0, 0)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("traffic", "message"),
-    [
-        ({"source": 1, "target": 1}, "goes from one host to another, or on every link"),
-        ({"source": 1}, "goes from one host to another, or on every link"),
-        ({"source": 1, "target": 4}, "from host 1 to 4: the hosts are 0 to 3"),
-        ({"bits_per_s": 0.0}, "the rate of background traffic is 1kbit to 32gbit"),
-        ({"bits_per_s": 1e9}, "of 1gbit leaves nothing of the link of host 0, which has 1gbit"),
-        ({"bits_per_s": 1e8}, "leaves nothing of the link of host 3, which has 100mbit"),
-    ],
-)
-def test_traffic_that_cannot_be_is_refused(traffic: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        network(
-            slow_host=3, slow_bits_per_s=1e8, traffic=(Traffic(**{"bits_per_s": 1e6} | traffic),)
-        )
-    with pytest.raises(UserError, match="needs 2 or more hosts"):
-        network(num_hosts=1, traffic=(EVERYWHERE,))

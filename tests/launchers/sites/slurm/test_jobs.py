@@ -91,31 +91,16 @@ def test_percent_signs_in_a_log_are_no_patterns_and_blanks_are_refused() -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes",
     [
-        ({"partition": "gpu; rm"}, "'gpu; rm' is no value for an option of sbatch."),
-        ({"account": "--wrap=x"}, "is no value for an option of sbatch."),
-        ({"account": ""}, "is no value for an option of sbatch."),
-        ({"constraint": "a\nb"}, "a line break has no place"),
-        ({"setup": ("module load X\nrm",)}, "a line break has no place"),
-        ({"sbatch": ("--qos=a\n#SBATCH --x",)}, "a line break has no place"),
-        ({"sbatch": ("qos=normal",)}, "--sbatch takes an option of sbatch with its dashes"),
-        ({"sbatch": ("--",)}, "--sbatch takes an option of sbatch with its dashes"),
-        ({"sbatch": ("--array=1-4",)}, "--sbatch --array=1-4: the suite decides this option"),
-        *(
-            ({"sbatch": (option,)}, "the suite decides this option itself")
-            for option in [
-                *("-N 2", "-N4", "-n8", "-a1-3", "-vN4", "-W", "--requeue", "--arr=1-3", "--nod=3"),
-                *("--qos=a --array=1-3", "-p batch -N4", "--nodes 3"),
-            ]
-        ),
-        ({"sbatch": ('--comment="a',)}, "--sbatch takes an option of sbatch with its dashes"),
+        {"constraint": "a\nb"},
+        {"setup": ("module load X\nrm",)},
+        {"sbatch": ("--qos=a\n#SBATCH --x",)},
     ],
 )
-def test_what_has_no_place_in_a_script_is_refused(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_a_line_break_has_no_place_in_a_script(changes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="a line break has no place"):
         render_script(asking(**changes))
-    assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize(

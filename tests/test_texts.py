@@ -1,18 +1,33 @@
-"""What texts that people and schedulers write are read as: a golden holds value or refusal."""
+"""What texts of people, schedulers and TensorFlow are read as: a golden holds value or refusal."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import click
 import pytest
 
-from launchers.cli.types import COUNTS, DELAY, INTERFACE, MINUTES, RATE, SIZE, WHOLE, WORDS
+from experiments.models.model_text import model_code, parse_argument
+from launchers.cli.types import (
+    COUNTS,
+    DELAY,
+    INTERFACE,
+    MINUTES,
+    RATE,
+    SIZE,
+    TRAFFIC,
+    WHOLE,
+    WORDS,
+)
 from launchers.sites.slurm.hostlist import MAX_HOSTS, parse_hostlist, parse_tasks_per_node
 from launchers.sites.ssh.hostfile import parse_host_file
+from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
+from ps_allreduce.fork_server.child import explain_out_of_memory
+from ps_allreduce.tf_texts import essence
 from tests.goldens import golden
 
 #: A line for each text: what it is to be, the text in JSON, and what comes of it.  A new one is
@@ -38,6 +53,13 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "rate": RATE,
     "delay": DELAY,
     "words": WORDS,
+    "traffic": TRAFFIC,
+    "model": lambda text: model_code(text, Path("/home/ann")).name,
+    "argument of a model": parse_argument,
+    "task": TaskId.parse,
+    "want of memory": lambda text: explain_out_of_memory(text, "chief:0"),
+    "error of tensorflow": essence,
+    "tf config": lambda text: TfConfig.parse(text).task,
 }
 
 
