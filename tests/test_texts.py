@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from launchers.cli.types import (
     WHOLE,
     WORDS,
 )
+from launchers.sites.emulated.held_network import explain_refusal
 from launchers.sites.slurm.hostlist import MAX_HOSTS, parse_hostlist, parse_tasks_per_node
+from launchers.sites.slurm.slurm_scheduler import explain_state
 from launchers.sites.ssh.hostfile import parse_host_file
 from ps_allreduce.cluster import TaskId, TfConfig
 from ps_allreduce.errors import UserError
@@ -41,6 +44,11 @@ def third_line(text: str) -> object:
     return last
 
 
+def pairs(text: str) -> dict[str, str]:
+    """Names and values, as Slurm and the kernel tell them."""
+    return dict(each.split("=", 1) for each in shlex.split(text))
+
+
 READERS: Mapping[str, Callable[[str], object]] = {
     "host list": parse_hostlist,
     "tasks per node": parse_tasks_per_node,
@@ -57,6 +65,8 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "model": lambda text: model_code(text, Path("/home/ann")).name,
     "argument of a model": parse_argument,
     "task": TaskId.parse,
+    "end of a job": lambda text: explain_state("12", pairs(text)),
+    "no namespaces": lambda text: explain_refusal("Operation not permitted", pairs(text)),
     "want of memory": lambda text: explain_out_of_memory(text, "chief:0"),
     "error of tensorflow": essence,
     "tf config": lambda text: TfConfig.parse(text).task,

@@ -229,28 +229,6 @@ def test_settings_that_this_kernel_does_not_have_are_left_out(tmp_path: Path) ->
     assert read_settings(tmp_path) == {"user.max_user_namespaces": "0"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "remedy"),
-    [
-        (
-            {"kernel.unprivileged_userns_clone": "0", "user.max_user_namespaces": "96365"},
-            "'sysctl -w kernel.unprivileged_userns_clone=1'",
-        ),
-        ({"user.max_user_namespaces": "0"}, "'sysctl -w user.max_user_namespaces=10000'"),
-        (
-            {"kernel.apparmor_restrict_unprivileged_userns": "1"},
-            "'sysctl -w kernel.apparmor_restrict_unprivileged_userns=0'",
-        ),
-        ({"kernel.unprivileged_userns_clone": "1"}, "SYS_ADMIN and NET_ADMIN"),
-        ({}, "run this as root; inside a container"),
-    ],
-)
-def test_a_refusal_says_what_to_change(settings: dict[str, str], remedy: str) -> None:
-    text = explain_refusal("Operation not permitted", settings)
-    assert remedy in text
-    assert "refuses (Operation not permitted)" in text
-
-
 def test_a_reached_limit_is_no_lack_of_rights() -> None:
     text = explain_refusal(os.strerror(errno.ENOSPC), {"user.max_net_namespaces": "2"})
     assert "raise the limits of 'sysctl user'" in text

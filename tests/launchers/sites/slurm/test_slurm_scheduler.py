@@ -17,7 +17,6 @@ from launchers.sites.slurm.slurm_scheduler import (
     LIVING,
     MEANING,
     explain,
-    explain_state,
     is_over,
     node_cpus,
     parse_job,
@@ -101,28 +100,6 @@ def test_every_field_is_found_and_may_hold_spaces_and_equals_signs() -> None:
 @pytest.mark.parametrize("text", ["", "\n", "slurm_load_jobs error: Invalid job id specified"])
 def test_what_is_no_job_has_no_fields(text: str) -> None:
     assert parse_job(text) == {}
-
-
-@pytest.mark.parametrize(
-    ("job", "expected"),
-    [
-        (
-            {"JobState": "TIMEOUT", "Reason": "TimeLimit"},
-            "job 12 reached its time limit (TIMEOUT, reason TimeLimit)",
-        ),
-        ({"JobState": "CANCELLED", "Reason": "None"}, "job 12 was cancelled (CANCELLED)"),
-        ({"JobState": "CANCELLED by 1000"}, "job 12 was cancelled (CANCELLED)"),
-        ({"JobState": "NODE_FAIL", "Reason": ""}, "job 12 lost a node (NODE_FAIL)"),
-        ({"JobState": "PREEMPTED"}, "job 12 was pre-empted by another job (PREEMPTED)"),
-        ({"JobState": "OUT_OF_MEMORY"}, "job 12 was out of memory (OUT_OF_MEMORY)"),
-        ({"JobState": "RUNNING", "Reason": "None"}, ""),
-        ({"JobState": "COMPLETED"}, ""),
-        ({"JobState": ""}, ""),
-        ({}, ""),
-    ],
-)
-def test_the_end_of_a_job_is_a_sentence(job: dict[str, str], expected: str) -> None:
-    assert explain_state("12", job) == expected
 
 
 def test_what_slurm_ended_for_want_of_memory_comes_with_advice() -> None:
