@@ -47,6 +47,13 @@ def launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLauncher:
     return pretend_machines(monkeypatch, tmp_path)
 
 
+@pytest.fixture
+def own(launcher: FakeLauncher, tmp_path: Path) -> FakeLauncher:
+    """A launcher, and a file with a model in the present folder."""
+    (tmp_path / "mine.py").write_text("def build(): ...")
+    return launcher
+
+
 def pretend_machines(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeLauncher:
     """What the fixture `launcher` does, for tests in other places."""
     fake = FakeLauncher()

@@ -18,13 +18,6 @@ from tests.pretend import FAKE_SERVER, fake_server
 OWN_MODEL = ("--model", "mine.py:build", "--model-arg", "width=64")
 
 
-@pytest.fixture
-def own(launcher: FakeLauncher, tmp_path: Path) -> FakeLauncher:
-    """A launcher, and a file with a model in the present folder."""
-    (tmp_path / "mine.py").write_text("def build(): ...")
-    return launcher
-
-
 def test_a_model_is_tried_here_and_built_on_every_host(
     own: FakeLauncher,
     tmp_path: Path,

@@ -25,13 +25,6 @@ RUN_ONE = ("run-one", "--strategy", "single")
 SWEEP = ("allreduce-sweep", "--workers", "1", "--repetitions", "1")
 
 
-@pytest.fixture
-def own(launcher: FakeLauncher, tmp_path: Path) -> FakeLauncher:
-    """A launcher, and a file with a model in the present folder."""
-    (tmp_path / "mine.py").write_text("def build(): ...")
-    return launcher
-
-
 def model_of(launcher: FakeLauncher) -> OwnModel:
     (model,) = {point.workload.model for point in launcher.launched}
     assert isinstance(model, OwnModel)

@@ -1,9 +1,10 @@
-"""The shapes of published transformers give the sizes and the imbalance that are known of them."""
+"""Published models have the sizes and the imbalance that are known of them."""
 
 from __future__ import annotations
 
 import pytest
 
+from ps_allreduce.point.models.recommenders import CRITEO_ROWS, RECOMMENDERS, SMALL_DLRM
 from ps_allreduce.point.models.weights import PublishedModel
 from ps_allreduce.point.placement import Policy, make_plan
 
@@ -27,3 +28,12 @@ def test_sizes_and_imbalance_are_those_that_are_known(name: str) -> None:
     assert imbalance == pytest.approx(round_robin, abs=0.005)
     balanced = make_plan(Policy.LARGEST_FIRST, variables, 8)
     assert balanced.max_over_mean == pytest.approx(largest_first, abs=0.005)
+
+
+def test_criteos_tables_are_those_that_were_published() -> None:
+    assert (len(CRITEO_ROWS), sum(CRITEO_ROWS)) == (26, 33_762_577)
+
+
+def test_the_small_ones_have_a_hundredth_of_their_rows() -> None:
+    rows = RECOMMENDERS[SMALL_DLRM].rows
+    assert (len(rows), sum(rows), min(rows), max(rows)) == (26, 337_648, 2, 101_313)
