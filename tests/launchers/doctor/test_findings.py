@@ -19,11 +19,9 @@ from launchers.doctor.check_findings import (
     some,
     warning,
 )
-from launchers.doctor.checks import CHECKS, examine
 from launchers.sites.slurm.batch_script import exclude_text
 from ps_allreduce.terminal import Terminal
 from tests.cluster import Cluster
-from tests.launchers.doctor.doctor_facts import healthy
 
 FOUND = {
     "ports": [ok("every host reaches the others")],
@@ -92,30 +90,6 @@ def test_of_many_names_the_first_are_told() -> None:
 def test_nothing_is_reported_without_saying_what_to_do(level: Level) -> None:
     with pytest.raises(ValueError, match="what to do"):
         Finding(level=level, text="it is broken")
-
-
-def test_all_is_well_with_healthy_hosts_and_with_one() -> None:
-    found = examine(healthy())
-    assert list(found) == list(CHECKS)
-    assert all(findings for findings in found.values())
-    assert {f.level for findings in found.values() for f in findings} == {Level.OK}
-    found = examine(healthy(("n10",), one_machine=True))
-    assert {f.level for findings in found.values() for f in findings} == {Level.OK}
-
-
-def test_what_could_not_be_looked_at_is_no_finding() -> None:
-    facts = healthy(
-        checked={},
-        sharing=None,
-        flops={},
-        links=(),
-        bursts=None,
-        not_started="no fork server came up",
-    )
-    found = examine(facts)
-    told = [title for title, findings in found.items() if findings]
-    assert told == ["fork servers", "proxies"]
-    assert has_failed(found)
 
 
 def test_on_a_terminal_levels_have_colours_and_nothing_else_has() -> None:
