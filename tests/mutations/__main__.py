@@ -26,6 +26,10 @@ OPTIONS = (
 )
 
 
+#: Statuses of pytest: it was called wrongly, or found no test.
+NOTHING_ASKED = (4, 5)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A text in a file of the product, what takes its place, and the tests that have to notice."""
@@ -66,9 +70,12 @@ class Fault:
             )
         finally:
             path.write_text(whole, encoding="utf-8")
-        if done.returncode > 2:  # what a fault keeps from being collected ends with 2
+        if done.returncode in NOTHING_ASKED:
             raise click.ClickException(f"{self.file}: {done.stdout}{done.stderr}")
-        return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        dying = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        # Some faults end the tests themselves, as one in what hears SIGTERM.
+        ended = done.returncode not in (0, 1, 2)
+        return dying or [f"all tests, with status {done.returncode}"] * ended
 
 
 def planted() -> Iterator[Fault]:
