@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import psutil
 import pytest
 
 from launchers.fork_servers import client as client_module
-from launchers.fork_servers.asking import ask_each, clock_offset, in_turns, measure_links
+from launchers.fork_servers.asking import Answers, ask_each, clock_offset, in_turns, measure_links
 from launchers.fork_servers.client import ForkServerClient, last_lines, readable
 from launchers.fork_servers.host_servers import HostServers
 from launchers.processes import (
@@ -30,7 +30,7 @@ from launchers.processes import (
 )
 from ps_allreduce.errors import LaunchError, TookTooLong, UserError
 from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Started, TimeTold
-from ps_allreduce.inspection.questions import Listening
+from ps_allreduce.inspection.questions import Listening, StreamReceived
 from tests.cluster import ADDRESSES
 from tests.pretend import FAKE_SERVER, fake_server, fake_task
 from tests.talk import ENDLESS, assert_gone, serving
@@ -343,12 +343,25 @@ def test_no_cable_carries_data_both_ways_in_a_turn(
         assert len({source < target for source, target in turn}) == 1
 
 
-def test_what_several_send_to_one_counts_for_each_in_equal_shares(three: HostServers) -> None:
+def test_what_several_send_to_one_counts_for_each_in_equal_shares(
+    three: HostServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[StreamReceived] = []
+    of = Answers.of
+
+    def note(answers: Answers, kind: Any) -> Any:
+        found = of(answers, kind)
+        taken.extend(found.values() if kind is StreamReceived else ())
+        return found
+
+    monkeypatch.setattr(Answers, "of", note)
     target, *others = ADDRESSES
     pairs = [(source, target) for source in others]
     first, second = measure_links(three, pairs, ADDRESSES.__getitem__, seconds=0.2)
     assert [(each.source, each.target) for each in (first, second)] == pairs
-    assert first.bits_per_s == second.bits_per_s > 1e7
+    (whole,) = taken
+    assert 1e7 < first.bits_per_s == second.bits_per_s
+    assert 2 * first.bits_per_s == pytest.approx(8e9 * whole.num_bytes / whole.ns)
 
 
 def test_measuring_leaves_no_process_and_no_word_behind(three: HostServers) -> None:
