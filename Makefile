@@ -33,9 +33,9 @@
 #:
 #: Variables (make compare PROFILE=standard ...):
 #:   PROFILE=quick          or standard, the one to publish
-#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; by default
-#:                          compare, ps-sweep, allreduce-sweep, placement-sweep, ladder,
-#:                          timeline and tune emulate hosts if the kernel allows namespaces
+#:   LAUNCHER=local         how tasks are started: local, emulated, slurm or ssh; by default tune
+#:                          and all sweeps but tuning-sweep and horovod-sweep emulate hosts, if the
+#:                          kernel allows namespaces
 #:   RESULTS=results        folder of the records
 #:   MODEL= NUM_PS=         passed on as --model and --num-ps if given
 #:   A= B=                  folders of make compare-results, each with one sweep
