@@ -101,7 +101,8 @@ def arguments_of(command: click.Command) -> list[click.Argument]:
 def options(command: click.Command) -> list[Row]:
     """Every option of a command, and what it means, with its default."""
     context = click.Context(command)
-    records = [each.get_help_record(context) for each in command.params]
+    own = [each for each in command.params if isinstance(each, click.Option)]
+    records = [each.get_help_record(context) for each in own]
     rows = [(name.replace("|", r"\|"), text) for name, text in filter(None, records)]
     return [(f"`{name}`", plain(text)) for name, text in rows]
 
