@@ -272,4 +272,4 @@ def _scaled(seconds: float | None) -> float | None:
 
 def _pair_label(told: Explanation) -> str:
     slower, faster = told.slower.setting.label, told.faster.setting.label
-    return f"{slower}\nafter {faster} ({ratio(told.row.decision.ratio)}x)"
+    return f"{slower}\nbehind {faster} ({ratio(told.row.decision.ratio)}x)"

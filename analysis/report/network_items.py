@@ -31,7 +31,7 @@ from ps_allreduce.record.hosts import SLOW_IMPORT_S, HostFacts, HostRecord, Inte
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord, Status
 
 #: Below the links of a network.
-LINKS = "Plain TCP right before the runs, all hosts of a run sending at once; slowest first."
+LINKS = "Plain TCP right before the runs, one direction of a link at a time; slowest first."
 
 
 def network_parts(table: pd.DataFrame, records: Sequence[RunRecord]) -> list[PagePart]:
