@@ -7,8 +7,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from PIL import Image
 
 from analysis.data import columns
+from analysis.figures.style import SIDE_COLOURS
 from experiments.__main__ import cli
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -59,3 +61,14 @@ def test_every_mark_has_its_page(mark: str, reference: ModuleType) -> None:
 
 def test_the_readme_stays_short() -> None:
     assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+def test_the_readme_s_picture_keeps_the_colours_that_pages_name() -> None:
+    picture = Image.open(DOCS / "figures" / "first_page.png").convert("RGB")
+    seen = {pixel for _, pixel in picture.getcolors(picture.width * picture.height) or ()}
+    for colour in list(SIDE_COLOURS.values())[:3]:  # all-reduce, synchronous, asynchronous
+        wanted = bytes.fromhex(colour.removeprefix("#"))
+        assert any(
+            max(abs(one - other) for one, other in zip(pixel, wanted, strict=True)) < 8
+            for pixel in seen
+        )
