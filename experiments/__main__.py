@@ -50,7 +50,7 @@ from launchers.cli.options import LAUNCHER_OR_AUTO, BriefCommands
 from launchers.cli.run import run_command_line
 from launchers.cli.types import PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.record.records import Status
@@ -162,7 +162,7 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
 @cli.command("advise")
 @click.argument("folder", type=Path)
-@click.option("--hosts", type=click.IntRange(1), metavar="<n>", help="To advise for; needed.")
+@click.option("--hosts", type=WHOLE, help="To advise for; needed.")
 @click.option(
     "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
 )
@@ -186,6 +186,7 @@ def advise(
     """
     if hosts is None:
         raise UserError("say for how many hosts: --hosts 16, or make advise HOSTS=16.")
+    at_least(1, hosts=hosts)
     from experiments.tuning.advise import told_advice
 
     told = told_advice(folder, hosts, bandwidth, model, (host_price, ps_host_price))

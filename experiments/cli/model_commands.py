@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -140,31 +141,44 @@ def render_placements(
     trainable = [spec for spec in variables if spec.trainable]
     total = sum(spec.num_bytes for spec in trainable)
     largest = max(trainable, key=lambda spec: spec.num_bytes)
+    unit = KILOBYTES if total < MEGABYTES.size else MEGABYTES
     lines = [
-        f"{model}: {len(trainable)} trainable variables, {total / 1e6:.1f} MB; largest "
-        f"{largest.name} with {largest.num_bytes / 1e6:.1f} MB; {num_ps} servers",
+        f"{model}: {len(trainable)} trainable variables, {total / unit.size:.1f} {unit.name}; "
+        f"largest {largest.name} with {largest.num_bytes / unit.size:.1f} {unit.name}; "
+        f"{num_ps} servers",
         "",
-        f"{'policy':<14} {'max/mean':>8}  MB (variables or shards) per server",
+        f"{'policy':<14} {'max/mean':>8}  {unit.name} (variables or shards) per server",
         *(
             f"{policy:<14} {'-':>8}  impossible: more servers than variables"
             for policy in impossible
         ),
-        *(_plan_line(plan) for plan in plans),
+        *(_plan_line(plan, unit) for plan in plans),
         "",
-        *_suggestion(variables, plans, num_ps, split_bytes),
+        *_suggestion(variables, plans, split_bytes, unit),
     ]
     return "\n".join(lines)
 
 
-def _plan_line(plan: Plan) -> str:
+class ByteUnit(NamedTuple):
+    """In what bytes are told."""
+
+    name: str
+    size: float
+
+
+KILOBYTES, MEGABYTES = ByteUnit("kB", 1e3), ByteUnit("MB", 1e6)
+
+
+def _plan_line(plan: Plan, unit: ByteUnit) -> str:
     loads = zip(plan.bytes_per_server(), plan.shards_per_server(), strict=True)
-    servers = "  ".join(f"{load / 1e6:.2f} ({count})" for load, count in loads)
+    servers = "  ".join(f"{load / unit.size:.2f} ({count})" for load, count in loads)
     return f"{plan.policy:<14} {plan.max_over_mean:>8.2f}  {servers}"
 
 
 def _suggestion(
-    variables: Sequence[VariableSpec], plans: Sequence[Plan], num_ps: int, split_bytes: int
+    variables: Sequence[VariableSpec], plans: Sequence[Plan], split_bytes: int, unit: ByteUnit
 ) -> list[str]:
+    num_ps = plans[0].num_ps
     best = suggest(plans)
     lines = [
         f"Suggested: {best.policy} (max/mean {best.max_over_mean:.2f}, {len(best.shards)} "
@@ -178,18 +192,19 @@ def _suggestion(
         )
     for plan in plans:
         better = better_num_ps(plan.policy, variables, num_ps, split_bytes)
-        if better < num_ps:
+        # Cut variables fill more servers than there are variables.
+        if better < num_ps and plan.policy is not Policy.PARTITIONED:
             fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
-                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest_mb(plan)} MB, "
-                f"with num_ps {better} it holds {_hottest_mb(fewer)} MB; use {better} or "
+                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest(plan, unit)}, "
+                f"with num_ps {better} it holds {_hottest(fewer, unit)}; use {better} or "
                 "another policy."
             )
     return lines
 
 
-def _hottest_mb(plan: Plan) -> str:
-    return f"{max(plan.bytes_per_server()) / 1e6:.2f}"
+def _hottest(plan: Plan, unit: ByteUnit) -> str:
+    return f"{max(plan.bytes_per_server()) / unit.size:.2f} {unit.name}"
 
 
 #: Under these, whole tables go to other servers.

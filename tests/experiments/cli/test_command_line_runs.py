@@ -138,7 +138,7 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
 def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("placement", "--model", "VGG16", "--num-ps", "2", "--split-bytes", "4000") == 0
     out = capsys.readouterr().out
-    assert out.startswith("VGG16: 4 trainable variables, 0.0 MB; largest dense/kernel")
+    assert out.startswith("VGG16: 4 trainable variables, 21.9 kB; largest dense/kernel")
     assert "Suggested: partitioned (max/mean 1.11, 9 variables or shards)." in out
 
 
@@ -149,7 +149,7 @@ def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
             "GPT-2-small",
             "GPT-2-small: 196 trainable variables, 497.8 MB; largest tokens with 154.4",
         ),
-        ("Tensors-4-80KB", "Tensors-4-80KB: 4 trainable variables, 0.1 MB; largest tensor_0 with"),
+        ("Tensors-4-80KB", "Tensors-4-80KB: 4 trainable variables, 80.0 kB; largest tensor_0 with"),
     ],
 )
 def test_weights_alone_are_placed_without_tensorflow(

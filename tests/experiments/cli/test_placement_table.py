@@ -53,7 +53,7 @@ def test_a_useless_second_server_is_told() -> None:
     one = VariableSpec(name="kernel", shape=(1000,), dtype="float32", trainable=True)
     tiny = VariableSpec(name="bias", shape=(1,), dtype="float32", trainable=True)
     text = render_placements("Tiny", [one, tiny, one, tiny], 2, 4_000_000)
-    assert "with num_ps 1 it holds 0.01 MB; use 1 or another policy" in text
+    assert "with num_ps 1 it holds 8.01 kB; use 1 or another policy" in text
 
 
 def test_more_servers_than_variables_leave_partitioned_ones_possible() -> None:
@@ -62,6 +62,7 @@ def test_more_servers_than_variables_leave_partitioned_ones_possible() -> None:
     text = render_placements("Tiny", TWO_LAYERS, 5, 100)
     assert text.count("impossible: more servers than variables") == 3
     assert "Suggested: partitioned" in text
+    assert "partitioned: the hottest" not in text
 
 
 def way(rule: RowRule, asked: tuple[float, ...], refusal: str = "") -> PlacedRows:

@@ -129,6 +129,8 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert main(["advise", str(tmp_path), "--hosts", "8", "--host-price", "3.6"]) == 0
     assert "per thousand images" in capsys.readouterr().out
     assert main(["advise", str(tmp_path)]) == 2
+    assert main(["advise", str(tmp_path), "--hosts", "hosts.txt"]) == 2
+    assert main(["advise", str(tmp_path), "--hosts", "0"]) == 2
     assert main(["advise", str(tmp_path), "--hosts", "8", "--model", "mine.py:build"]) == 2
     refused = capsys.readouterr().err
     assert "make advise HOSTS=16" in refused
