@@ -1,37 +1,38 @@
 """Why one setting is faster than another, in sentences and a table.
 
-Decides the words: how many milliseconds of a step each part has, and what to change.  Which parts
-there are and which comes first is decided in `stats.causes`.
+Decides the words: how many milliseconds of a step each part has, and of which differences a
+sentence tells.  Which parts there are and which comes first is decided in `stats.causes`, what to
+change in `remedies`; that is said once, of the headline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import pandas as pd
 
-from analysis.data.cases import Case, Point
-from analysis.derive.fastest_step import left_out_links, slowest_links
-from analysis.derive.network_causes import better_placement
+from analysis.data.cases import Case
+from analysis.report.remedies import advice_text
 from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.explained_parts import MOST_STRETCH, Cause, lost_shares
+from analysis.stats.explained_parts import MOST_STRETCH, Cause
 from analysis.stats.findings import headline_row
 from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import MIN_LAUNCHES, launches_to_tell
 from analysis.wording import (
     NONE,
     capital,
+    count_text,
     factor_text,
-    links_text,
     number,
-    rate_text,
+    transports_label,
     workers_text,
 )
-from ps_allreduce.exchange.stacking import RowRule
-from ps_allreduce.point.placement import Policy
+
+#: So many differences have a sentence, that of the headline first; the table has all.
+MOST_TOLD = 3
 
 #: So many parts of a difference are told in a sentence.
 MOST_PARTS = 3
@@ -41,12 +42,6 @@ WORTH_TELLING = 0.1
 
 #: Parts that are told add up to no more than the difference, but for their digits.
 ROUNDED = 0.01
-
-#: A placement is worth advice if the hottest server's share falls to this share of it.
-WORTH_MOVING = 0.98
-
-#: A link is worth advice if the busiest one would save this share of the step without it.
-WORTH_REPAIRING = 0.1
 
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
@@ -90,16 +85,30 @@ def meanings_table(case: Case) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def explanation_sentence(case: Case, told: Explanation) -> str:
-    """Where the difference comes from, and what to change."""
-    if told.unseen:
-        return f"{_ratio_text(told)} {_unseen_text(case, told)}"
+def explanation_lines(case: Case) -> list[str]:
+    """Where differences come from, how many only the table tells of, and what nobody sees into."""
+    found, row = explanations(case), headline_row(case)
+    headline = {*row.points} if row else set()
+    seen = [told for told in found if not told.unseen and told.difference.causes]
+    seen.sort(key=lambda told: {*told.row.points} != headline)
+    lines = [explanation_sentence(told) for told in seen[:MOST_TOLD]]
+    if len(seen) > MOST_TOLD:
+        more = count_text(len(seen) - MOST_TOLD, "more difference")
+        lines.append(f"The table has the parts of {more}.")
+    return [*lines, *_unseen_lines(case, found)]
+
+
+def explanation_sentence(told: Explanation) -> str:
+    """Where a difference comes from."""
     told_parts = _worth_telling(told.difference.causes)
     largest = told_parts[0]
-    uncertain = f"What causes it is not certain: {_to_tell(told, largest)}."
-    advice = advice_text(told, largest.cause) if largest.sure else uncertain
     parts = f"{_parts_text(told_parts)}{_less_text(told, told_parts)}"
-    return f"{_ratio_text(told)} {_longer_text(told)}: {parts}. {advice}".rstrip()
+    said = [f"{_ratio_text(told)} {_longer_text(told)}: {parts}."]
+    if transports := transports_label(*(point.transport for point in told.row.points)):
+        said.append(f"{capital(transports)} may be a part of it.")
+    if not largest.sure:
+        said.append(f"What causes it is not certain: {_to_tell(told, largest)}.")
+    return " ".join(said)
 
 
 def _to_tell(told: Explanation, part: CausedPart) -> str:
@@ -155,15 +164,20 @@ def _interval_text(part: CausedPart) -> str:
     return " [{}]".format(", ".join(number(float(f"{(e or 0.0) * 1e3:.3g}")) for e in ends))
 
 
-def _unseen_text(case: Case, told: Explanation) -> str:
-    names = " and ".join(point.setting.label for point in told.unseen)
-    seen = f"Steps of {names} (plain TensorFlow) are not divided into parts"
-    if len(told.unseen) > 1:
-        return f"{seen}."
-    if not any(ladders(case)):
-        return f"{seen}. make ladder measures one by one what the suite does differently."
-    found = ", ".join(_helpful_rungs(case)) or "none"
-    return f"{seen}. Changes of the ladder that are decided to bring something: {found}."
+def _unseen_lines(case: Case, found: Iterable[Explanation]) -> Iterator[str]:
+    """Whose steps are not divided, and what tells of their differences instead."""
+    pairs = [told.unseen for told in found if told.unseen]
+    names = dict.fromkeys(point.setting.label for unseen in pairs for point in unseen)
+    if not names:
+        return
+    yield f"Steps of {' and '.join(names)} (plain TensorFlow) are not divided into parts."
+    if all(len(unseen) > 1 for unseen in pairs):
+        return
+    if any(ladders(case)):
+        helpful = ", ".join(_helpful_rungs(case)) or "none"
+        yield f"Changes of the ladder that are decided to bring something: {helpful}."
+    else:
+        yield "make ladder measures one by one what the suite does differently."
 
 
 def _helpful_rungs(case: Case) -> list[str]:
@@ -175,127 +189,6 @@ def _helpful_rungs(case: Case) -> list[str]:
         for (_, before), (rung, point) in pairwise(ladder.rungs)
         if (row := table.between(point, before)) and row.outcome is Outcome.FASTER
     ]
-
-
-def advice_text(told: Explanation, cause: Cause) -> str:
-    """What to change about a cause at the slower setting."""
-    if cause is Cause.EXCHANGE:
-        return _exchange_advice(told.slower, told.faster)
-    return _ADVICE[cause](told.slower) if cause in _ADVICE else ""
-
-
-def _placement_advice(point: Point) -> str:
-    used = next((r.placement for r in point.counting if r.placement is not None), None)
-    if used is None:
-        return ""
-    loads = used.bytes_per_server
-    hottest, better = loads.index(max(loads)), better_placement(used)
-    if better.share > WORTH_MOVING * max(loads) / sum(loads):
-        return ""
-    return (
-        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
-        f"under {point.asked['placement']}. {better.policy} would give "
-        f"{'each' if better.share * len(loads) < 1.02 else 'the hottest'} {better.share:.0%}."
-    )
-
-
-def _rows_advice(point: Point) -> str:
-    asked = next((r.rows_asked for r in point.counting if r.rows_asked is not None), None)
-    if asked is None or asked.hot_shard is None:
-        return ""
-    hottest = asked.per_server.index(max(asked.per_server))
-    rules = [rule for rule in (RowRule.MODULO, RowRule.HASH) if rule != point.asked["table_rows"]]
-    return (
-        f"ps:{hottest} is asked for {asked.hot_shard:.3g} times the mean rows of a server. Place "
-        f"rows by {' or '.join(rules)} (--table-rows)."
-    )
-
-
-def _link_advice(point: Point) -> str:
-    slow = slowest_links(point.counting)
-    fast = max(link.bits_per_s for record in point.counting for link in record.links)
-    ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
-    carried = f"carried {' to '.join(ends)}, the fastest one {rate_text(fast)}"
-    named = links_text([*slow])
-    if len(slow) == 1:
-        return f"The link from {named} {carried}: repair it, or leave out one of its hosts."
-    common = set.intersection(*({*link} for link in slow))
-    or_else = f", or leave out {common.pop()}" if len(common) == 1 else ""
-    return f"The links {named} {carried}: repair them{or_else}."
-
-
-def _worker_advice(point: Point) -> str:
-    slowest = point.common("slowest_worker")
-    if slowest is None:
-        return "It is not the same one in all launches, so look for what disturbs one of them."
-    return (
-        f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
-        "to do."
-    )
-
-
-def _lost_advice(point: Point) -> str:
-    cut = "" if point.asked["placement"] == Policy.PARTITIONED else "--placement partitioned, "
-    fewer = f"less be sent to one server at once ({cut}more servers, --in-flight)"
-    if not point.setting.traits.uses_servers:
-        fewer = "less be under way at once (--in-flight)"
-    larger = "Give switch ports more memory" + (
-        " (--port-buffer)" if point.experiment.network is not None else ""
-    )
-    other = "all-reduce" if point.setting.traits.uses_servers else "parameter servers"
-    return f"{larger}, let {fewer}, or try {other}."
-
-
-def _exchange_advice(point: Point, faster: Point) -> str:
-    if left_out_links(point.counting):
-        return ""  # the page says beside it which link to repair
-    if lost_shares(point.launches).any():
-        return _lost_advice(point)
-    saved = point.launches["slow_link_s"] / point.launches["mean_step_s"]
-    if saved.astype(float).mean() > WORTH_REPAIRING:
-        return _link_advice(point)
-    few, more = point.experiment.num_ps, faster.experiment.num_ps
-    if 0 < few < more:
-        return f"Use more servers: {more} instead of {few}."
-    busy = (point.launches["network_s"] / point.launches["mean_step_s"]).dropna()
-    if busy.empty and (point.launches["num_hosts"] > 1).any():
-        return ""  # the page says beside it that links were not measured
-    if busy.empty:
-        return "Its tasks share one host, so no network limits it: use fewer and larger messages."
-    if busy.mean() < 0.5:
-        return (
-            "Bytes need less than half the step on the busiest link: try larger messages and "
-            "more of them under way (make tuning-sweep)."
-        )
-    return (
-        "Bytes need half the step or more on the busiest link: send fewer (--gradients bfloat16)."
-    )
-
-
-_ADVICE: Mapping[Cause, Callable[[Point], str]] = {
-    Cause.HOT_SERVER: _placement_advice,
-    Cause.HOT_ROWS: _rows_advice,
-    Cause.SLOW_LINK: _link_advice,
-    Cause.LOST: _lost_advice,
-    Cause.WORKER: _worker_advice,
-    Cause.IN_TURN: lambda _: (
-        "Now one worker takes longer, now another: look for what disturbs one after the other."
-    ),
-    Cause.INPUT: lambda _: (
-        "Workers wait for input: read ahead, decode less, or use more threads for it."
-    ),
-    Cause.SLOWED: lambda _: (
-        "Workers compute longer than one alone: give tasks cores of their own, or fewer threads."
-    ),
-    Cause.DISPATCH: lambda _: (
-        "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."
-    ),
-    Cause.FOREIGN: lambda _: "Other programs use the processors: end them, or use other hosts.",
-    Cause.FEWER_WORKERS: lambda _: (
-        "Servers have hosts that could compute: put them beside workers (--layout colocated), or "
-        "use fewer of them."
-    ),
-}
 
 
 def explanation_table(case: Case) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.data.cases import MARK, Case
 from analysis.report.explanation import (
     EXPLANATION_NOTE,
-    explanation_sentence,
+    explanation_lines,
     explanation_table,
     meanings_table,
 )
@@ -31,7 +31,6 @@ from analysis.report.where_time_goes import (
     tasks_table,
     traced_table,
 )
-from analysis.stats.causes import explanations
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
 from analysis.stats.decision import Decision
 from analysis.stats.points import (
@@ -191,9 +190,8 @@ _UNEQUAL_SHARES = (
 def _explanation(report: CaseReport) -> PagePart:
     case = report.case
     causes = explanation_table(case)
-    told = [explanation_sentence(case, each) for each in explanations(case)]
     return PagePart(
-        sentences=told or [NOTHING_DIFFERS],
+        sentences=explanation_lines(case) or [NOTHING_DIFFERS],
         tables=[
             TextTable(
                 rows=causes,

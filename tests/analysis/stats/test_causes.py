@@ -17,11 +17,12 @@ from analysis.derive.network_causes import better_placement, network_causes
 from analysis.figures.bars import plot_explanation
 from analysis.report.explanation import (
     MEANINGS,
-    advice_text,
+    explanation_lines,
     explanation_sentence,
     explanation_table,
     main_reason,
 )
+from analysis.report.remedies import advice_text
 from analysis.report.verdict import verdict
 from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
@@ -277,8 +278,7 @@ def test_what_hot_rows_cost_and_where_else_to_put_them() -> None:
     faster = runs(spread, times(2.0), **on_hosts(spread), rows_asked=even)
     (told,) = explanations(case_of(launched, faster))
     assert advice_text(told, Cause.HOT_ROWS) == (
-        "ps:0 is asked for 1.5 times the mean rows of a server. Place rows by modulo or hash "
-        "(--table-rows)."
+        "ps:0 is asked for 1.5 times the mean rows of a server. Place rows by hash (--table-rows)."
     )
 
 
@@ -311,27 +311,39 @@ def case_of_pair(spread_s: float = 0.0, less_s: float = 0.0) -> Case:
 def test_a_sentence_says_how_much_and_what_to_change() -> None:
     case = case_of_pair()
     told = {(e.faster.setting.strategy, e.slower.setting.strategy): e for e in explanations(case)}
-    said = explanation_sentence(case, told["allreduce", "ps_sync"])
+    said, *unseen = explanation_lines(case)
+    assert said == explanation_sentence(told["allreduce", "ps_sync"])
     assert said.startswith("All-reduce is 2.00x [")
     assert "] the hottest server" in said
-    assert said.endswith(
+    reason = main_reason(case)
+    assert "the largest part is the hottest server, " in reason
+    assert reason.endswith(
         "With 2 servers, ps:0 holds 75% of the bytes under round_robin. largest_first would give "
         "each 50%."
     )
-    assert "the largest part is the hottest server, " in main_reason(case)
-    unseen = explanation_sentence(case, told["stock_allreduce", "allreduce"])
-    assert "Steps of stock_allreduce (plain TensorFlow) are not divided into parts. make " in unseen
+    assert unseen == [
+        "Steps of stock_allreduce (plain TensorFlow) are not divided into parts.",
+        "make ladder measures one by one what the suite does differently.",
+    ]
     rows = explanation_table(case)
     assert len(rows) == sum(not each.unseen for each in told.values())
     assert list(rows["the hottest server ms"]) != ["-"] * len(rows)
 
 
 @pytest.mark.parametrize(
-    ("hosts", "told"), [(1, "Its tasks share one host, so no network limits"), (2, "")]
+    ("hosts", "group_bytes", "told"),
+    [
+        (1, 100, "Its tasks share one host, so no network limits it: use fewer and larger"),
+        (1, 500_000, ""),  # which holds all
+        (2, 100, ""),
+    ],
 )
-def test_links_that_were_not_measured_are_no_processor_time(hosts: int, told: str) -> None:
+def test_links_that_were_not_measured_are_no_processor_time(
+    hosts: int, group_bytes: int, told: str
+) -> None:
     case = case_of_pair()
     (explained, *_) = explanations(case)
+    explained.slower.asked["group_bytes"] = group_bytes
     for point in (explained.faster, explained.slower):
         point.launches[["network_s", "num_hosts"]] = [float("nan"), hosts]
     advice = advice_text(explained, Cause.EXCHANGE)
@@ -352,17 +364,29 @@ def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "told"),
+    ("shares", "needs", "told"),
     [
-        (0.001, "less than half the step on the busiest link: try larger messages"),
-        (0.6, "half the step or more on the busiest link: send fewer"),
+        ((0.2, 0.3, 0.4), 1.0, "less than half the step on the busiest link: try larger messages"),
+        ((0.5, 0.6, 0.7), 0.5, "half the step or more on the busiest link: send fewer"),
+        ((0.5, 0.6, 0.7), 1.0, ""),  # equally many bytes make no difference
+        ((0.2, 0.3, 0.4), 0.5, ""),  # and fewer may be all of it
+        ((0.4, 0.5, 0.6), 1.0, ""),  # launches lie on both sides of the limit
+        ((0.4, 0.5, 0.6), 0.5, ""),
     ],
 )
-def test_what_the_busiest_link_does_is_told_of_no_other_link(share: float, told: str) -> None:
+def test_bytes_and_messages_are_advised_where_all_launches_say_that_they_may_help(
+    shares: tuple[float, ...], needs: float, told: str
+) -> None:
     (explained, *_) = explanations(case_of_pair())
-    launches = explained.slower.launches
-    launches["network_s"] = launches["mean_step_s"] * share
-    assert advice_text(explained, Cause.EXCHANGE).startswith(f"Bytes need {told}")
+    slower, faster = explained.slower, explained.faster
+    slower.launches["network_s"] = slower.launches["mean_step_s"] * list(shares)
+    faster.launches["network_s"] = slower.launches["network_s"].mean() * needs
+    slower.asked["group_bytes"] = 100
+    advice = advice_text(explained, Cause.EXCHANGE)
+    assert advice.startswith(f"Bytes need {told}" if told else "")
+    assert bool(advice) is bool(told)
+    slower.asked["group_bytes"] = 500_000  # one message holds all
+    assert ("larger messages" in advice_text(explained, Cause.EXCHANGE)) is False
 
 
 def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
@@ -370,11 +394,14 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     assert advice_text(left_out, Cause.EXCHANGE) == ""  # said beside it
     (found, *_) = explanations(case_of_pair())
     launches = found.slower.launches
+    found.slower.asked["group_bytes"] = 100
+    for point in (found.slower, found.faster):
+        point.launches["network_s"] = 0.01
     assert advice_text(found, Cause.EXCHANGE).startswith("Bytes need ")
     launches["slow_link_s"] = launches["mean_step_s"] / 2
     assert advice_text(found, Cause.EXCHANGE).startswith("The links ")
     launches[["segments_sent", "port_drops"]] = [9000, 100]
-    assert advice_text(found, Cause.EXCHANGE).startswith("Give switch ports more memory, let ")
+    assert advice_text(found, Cause.EXCHANGE).startswith("Give switch ports more memory or let ")
 
 
 @pytest.mark.parametrize(
@@ -404,10 +431,15 @@ def test_all_links_are_named_that_must_be_repaired(rates: tuple[int, ...], told:
     assert advice_text(explained, Cause.SLOW_LINK) == told
 
 
-def test_what_more_servers_made_faster_needs_no_other_messages() -> None:
+def test_nothing_is_advised_that_the_faster_one_shows() -> None:
     few, more = (make_experiment(SynchronousServers, 2, num_ps=count) for count in (1, 2))
     (told,) = explanations(case_of(runs(few, times(1.0)), runs(more, times(2.0))))
-    assert advice_text(told, Cause.EXCHANGE) == "Use more servers: 2 instead of 1."
+    assert advice_text(told, Cause.EXCHANGE) == ""
+    cut = make_experiment(SynchronousServers, 2, placement=Policy.PARTITIONED)
+    (told,) = explanations(case_of(runs(more, times(1.0)), runs(cut, times(2.0))))
+    assert advice_text(told, Cause.HOT_SERVER) == (
+        "With 2 servers, ps:0 holds 75% of the bytes under round_robin."
+    )
 
 
 def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() -> None:
@@ -422,7 +454,7 @@ def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() ->
     [
         (SynchronousServers, Policy.ROUND_ROBIN, "at once (--placement partitioned, more servers,"),
         (SynchronousServers, Policy.PARTITIONED, "sent to one server at once (more servers, --in"),
-        (AllReduce, Policy.PARTITIONED, "be under way at once (--in-flight), or try parameter"),
+        (AllReduce, Policy.PARTITIONED, "be under way at once (--in-flight)."),
     ],
 )
 def test_lost_packets_come_with_what_to_change(
@@ -442,10 +474,10 @@ def test_lost_packets_come_with_what_to_change(
     table.loc[rows, ["exchange_s", "mean_step_s"]] += 0.4
     (case,) = make_cases(table, records)
     (explained,) = explanations(case)
-    said = explanation_sentence(case, explained)
+    said = explanation_sentence(explained)
     assert "300 ms [300, 300] lost packets" in said
     advice = advice_text(explained, Cause.LOST)
-    assert advice.startswith("Give switch ports more memory (--port-buffer), let ")
+    assert advice.startswith("Give switch ports more memory than 4 MB (--port-buffer) or let ")
     figure = plot_explanation(case)
     assert figure is not None
     assert "lost packets" in figure.axes[0].get_legend_handles_labels()[1]

@@ -1,0 +1,229 @@
+"""What to change about the cause of a difference: advice, said once in a report.
+
+Decides where advice may help.  It does not name what was measured beside the slower setting, with
+the same strategy on as many workers: there the comparison says more.  Fewer bytes are advised only
+where the slower setting sends more of them, and larger messages only where one does not hold all;
+both only where every launch says the same of the busiest link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from analysis.data.cases import Point
+from analysis.data.setting import exchange_of
+from analysis.derive.fastest_step import left_out_links, slowest_links
+from analysis.derive.network_causes import better_placement
+from analysis.stats.causes import Explanation
+from analysis.stats.decision import MARGIN
+from analysis.stats.explained_parts import Cause, lost_shares
+from analysis.stats.setting_pairs import changed_pairs
+from analysis.wording import bytes_text, capital, links_text, rate_text
+from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.wire import WireType
+
+#: A placement is worth advice if the hottest server's share falls to this share of it.
+WORTH_MOVING = 0.98
+
+#: A link is worth advice if the busiest one would save this share of the step without it.
+WORTH_REPAIRING = 0.1
+
+#: From this share of the step on, bytes and not messages are what the busiest link is short of.
+BUSY_SHARE = 0.5
+
+
+def advice_text(told: Explanation, cause: Cause) -> str:
+    """What to change about a cause at the slower setting; nothing that was measured beside it."""
+    if cause in _ADVICE:
+        return _ADVICE[cause](told)
+    setting, text = _SAID_ALIKE.get(cause, ("", ""))
+    return "" if setting and len(_measured(told, setting)) > 1 else text
+
+
+def _measured(told: Explanation, setting: str) -> set[object]:
+    """The values that the slower one's strategy was measured with, on as many workers."""
+    own = told.slower
+    return {
+        point.asked[setting]
+        for point in told.row.case.points
+        if point.setting.strategy == own.setting.strategy and point.num_workers == own.num_workers
+    }
+
+
+def _placement_advice(told: Explanation) -> str:
+    used = next((r.placement for r in told.slower.counting if r.placement is not None), None)
+    if used is None:
+        return ""
+    loads = used.bytes_per_server
+    hottest, better = loads.index(max(loads)), better_placement(used)
+    if better.share > WORTH_MOVING * max(loads) / sum(loads):
+        return ""
+    holds = (
+        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
+        f"under {told.slower.asked['placement']}."
+    )
+    if better.policy in _measured(told, "placement"):
+        return holds
+    whose = "each" if better.share * len(loads) < 1.02 else "the hottest"
+    return f"{holds} {better.policy} would give {whose} {better.share:.0%}."
+
+
+def _rows_advice(told: Explanation) -> str:
+    asked = next((r.rows_asked for r in told.slower.counting if r.rows_asked is not None), None)
+    if asked is None or asked.hot_shard is None:
+        return ""
+    hottest = asked.per_server.index(max(asked.per_server))
+    measured = _measured(told, "table_rows")
+    rules = [rule for rule in (RowRule.MODULO, RowRule.HASH) if rule not in measured]
+    place = f" Place rows by {' or '.join(rules)} (--table-rows)." if rules else ""
+    return (
+        f"ps:{hottest} is asked for {asked.hot_shard:.3g} times the mean rows of a server.{place}"
+    )
+
+
+def _link_advice(told: Explanation) -> str:
+    records = told.slower.counting
+    slow = slowest_links(records)
+    fast = max(link.bits_per_s for record in records for link in record.links)
+    ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
+    carried = f"carried {' to '.join(ends)}, the fastest one {rate_text(fast)}"
+    named = links_text([*slow])
+    if len(slow) == 1:
+        return f"The link from {named} {carried}: repair it, or leave out one of its hosts."
+    common = set.intersection(*({*link} for link in slow))
+    or_else = f", or leave out {common.pop()}" if len(common) == 1 else ""
+    return f"The links {named} {carried}: repair them{or_else}."
+
+
+def _worker_advice(told: Explanation) -> str:
+    slowest = told.slower.common("slowest_worker")
+    if slowest is None:
+        return "It is not the same one in all launches, so look for what disturbs one of them."
+    return (
+        f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
+        "to do."
+    )
+
+
+def _lost_advice(told: Explanation) -> str:
+    """More memory for ports, less at once, or the other strategy where that was not measured."""
+    network = told.slower.experiment.network
+    ports = "give switch ports more memory"
+    if network is not None:
+        ports += f" than {bytes_text(network.port_buffer_bytes)} (--port-buffer)"
+    other = AllReduce if told.slower.setting.traits.uses_servers else SynchronousServers
+    ways = [ports, *_less_at_once(told)]
+    if other.kind not in {point.setting.strategy for point in told.row.case.points}:
+        ways.append(f"try {_OTHERS[other.kind]}")
+    return f"{capital(' or '.join(filter(None, [', '.join(ways[:-1]), ways[-1]])))}."
+
+
+_OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter servers"}
+
+
+def _less_at_once(told: Explanation) -> Iterator[str]:
+    """What lets fewer messages meet at a port; nothing where all of it was measured."""
+    flight = ["--in-flight"] if len(_measured(told, "in_flight")) == 1 else []
+    if not told.slower.setting.traits.uses_servers:
+        yield from (f"let less be under way at once ({way})" for way in flight)
+        return
+    cut = Policy.PARTITIONED not in _measured(told, "placement")
+    more = len(_measured(told, "num_ps")) == 1
+    ways = [*["--placement partitioned"] * cut, *["more servers"] * more, *flight]
+    if ways:
+        yield f"let less be sent to one server at once ({', '.join(ways)})"
+
+
+def _exchange_advice(told: Explanation) -> str:
+    point = told.slower
+    if left_out_links(point.counting):
+        return ""  # the page says beside it which link to repair
+    if lost_shares(point.launches).any():
+        return _lost_advice(told)
+    saved = point.launches["slow_link_s"] / point.launches["mean_step_s"]
+    if saved.astype(float).mean() > WORTH_REPAIRING:
+        return _link_advice(told)
+    alike = told.faster.setting.strategy == point.setting.strategy
+    if alike or not told.row.same_transport or any(changed_pairs(told.row.case)):
+        return ""  # the faster one shows what to change, or a table what was tried
+    return _bytes_advice(told)
+
+
+def _bytes_advice(told: Explanation) -> str:
+    """Fewer bytes or larger messages, where every launch says that these may help."""
+    own = told.slower
+    busy = (own.launches["network_s"] / own.launches["mean_step_s"]).dropna()
+    if busy.empty and (own.launches["num_hosts"] > 1).any():
+        return ""  # the page says beside it that links were not measured
+    if busy.empty:
+        return _ON_ONE_HOST if _may_send_larger(own) else ""
+    needed, less = (point.known("network_s").mean() for point in (own, told.faster))
+    if needed > (1 + MARGIN) * less:
+        whole = own.asked["gradients_on_wire"] == WireType.FLOAT32
+        return _FEWER_BYTES if whole and busy.min() >= BUSY_SHARE else ""
+    return _LARGER_MESSAGES if _may_send_larger(own) and busy.max() < BUSY_SHARE else ""
+
+
+_ON_ONE_HOST = "Its tasks share one host, so no network limits it: use fewer and larger messages."
+_FEWER_BYTES = (
+    "Bytes need half the step or more on the busiest link: send fewer (--gradients bfloat16)."
+)
+_LARGER_MESSAGES = (
+    "Bytes need less than half the step on the busiest link: try larger messages and more of them "
+    "under way (make tuning-sweep)."
+)
+
+
+def _may_send_larger(point: Point) -> bool:
+    """More bytes go one way than one message holds; a ring is given so much for each worker."""
+    asked, record = exchange_of(point.asked), point.counting[0]
+    used = record.placement
+    whole = max(used.bytes_per_server) if used else record.gradient_bytes or 0
+    if (pack := _size(asked, "bytes_per_pack")) is not None:
+        return 0 < pack < whole
+    group = _size(asked, "group_bytes")
+    each = point.num_workers if point.setting.traits.uses_collective else 1
+    return group is not None and group * each < whole
+
+
+def _size(asked: Mapping[str, Any], name: str) -> int | None:
+    return None if asked.get(name) is None else int(asked[name])
+
+
+_ADVICE: Mapping[Cause, Callable[[Explanation], str]] = {
+    Cause.EXCHANGE: _exchange_advice,
+    Cause.HOT_SERVER: _placement_advice,
+    Cause.HOT_ROWS: _rows_advice,
+    Cause.SLOW_LINK: _link_advice,
+    Cause.LOST: _lost_advice,
+    Cause.WORKER: _worker_advice,
+}
+
+#: The same for every setting, behind the setting that it is about: several values say more.
+_SAID_ALIKE: Mapping[Cause, tuple[str, str]] = {
+    Cause.IN_TURN: (
+        "",
+        "Now one worker takes longer, now another: look for what disturbs one after the other.",
+    ),
+    Cause.INPUT: (
+        "",
+        "Workers wait for input: read ahead, decode less, or use more threads for it.",
+    ),
+    Cause.SLOWED: (
+        "threads_per_worker",
+        "Workers compute longer than one alone: give tasks cores of their own, or fewer threads.",
+    ),
+    Cause.DISPATCH: (
+        "steps_per_dispatch",
+        "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch).",
+    ),
+    Cause.FOREIGN: ("", "Other programs use the processors: end them, or use other hosts."),
+    Cause.FEWER_WORKERS: (
+        "layout",
+        "Servers have hosts that could compute: put them beside workers (--layout colocated), or "
+        "use fewer of them.",
+    ),
+}
