@@ -50,6 +50,9 @@ from ps_allreduce.point.workload import Scaling
 
 SECONDS_PER_HOUR = 3600
 
+#: So many settings of which nothing is decided are named.
+MOST_NAMED = 3
+
 
 def meeting_sentence(row: Comparison) -> str:
     """One sentence about two sides; a ratio is of the higher mean, as in numbers and tables."""
@@ -93,7 +96,7 @@ def _nothing_faster(row: Comparison) -> str:
     first, second = (side.name for side in row.sides)
     decision, where = row.decision, where_text(row)
     if why := _why_no_verdict(decision):
-        return f"No verdict on {first} and {second} {where}: {why}."
+        return f"No verdict on {first} and {second} {where}, since {why}."
     measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
         return capital(f"{first} and {second} are {decision.outcome} {measured}.")
@@ -221,8 +224,15 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         opening = f"Which of {among} is fastest is not decided. {capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
-        told += f"; whether it is faster than {count_text(len(left), 'other')} is not decided"
+        told += f"; whether it is faster than {_left_text(best, left)} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
+
+
+def _left_text(best: Point, left: Sequence[Point]) -> str:
+    """Settings by name; only many synchronous ones are counted, of which a table has all pairs."""
+    if best.setting.traits.synchronous and len(left) > MOST_NAMED:
+        return count_text(len(left), "other")
+    return " or ".join(point.setting.label for point in left)
 
 
 def _measured_text(case: Case, point: Point) -> str:
@@ -235,13 +245,13 @@ def _against(row: Comparison, *, is_default: bool) -> str:
     named = f"{label}, the default" if is_default else label
     launches, middle = launches_text(decision), f"{named}," if is_default else label
     if why := _why_no_verdict(decision):
-        return f"no verdict whether it is faster than {named}: {why}"
+        return f"no verdict whether it is faster than {named}, since {why}"
     factor = factor_text(decision)
     if decision.outcome is Outcome.EQUAL:
         return f"it is {decision.outcome} to {named} ({factor}, {launches})"
     if decision.outcome is Outcome.UNDECIDED:
         return (
-            f"whether it is faster than {middle} is undecided ({factor}, {launches}): "
+            f"whether it is faster than {middle} is undecided ({factor}, {launches}), and "
             f"{missing_text(decision)}"
         )
     return f"it is {factor} faster than {named}, {launches}"

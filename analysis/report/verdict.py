@@ -197,9 +197,15 @@ def _ladder_text(table: Comparisons, ladder: Ladder) -> str:
         (rung.name, table.between(point, before))
         for (_, before), (rung, point) in pairwise(ladder.rungs)
     ]
-    brought = [f"{name} {ratio_text(*row.decision.ends)}" for name, row in steps if row]
+    brought = [f"{name} {_brought_text(row)}" for name, row in steps if row]
     where = workers_text(ladder.num_workers)
     return f"Ladder of {ladder.name}, {where}, over the rung before: {', '.join(brought)}."
+
+
+def _brought_text(row: Comparison) -> str:
+    """The ratio, and why it is none to rely on where there is no verdict."""
+    unsure = row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW)
+    return ratio_text(*row.decision.ends) + f" ({row.outcome})" * unsure
 
 
 def _doubts(main: Comparison) -> list[str]:
@@ -278,7 +284,8 @@ def _interval_lines(main: Comparison) -> list[str]:
     if main.case.may_stop_early:
         told.append(
             "The sweep was to end once the headline is known well enough, so that is tested at "
-            f"{EARLY_STOPPING_LEVEL:.0%} instead of {LEVEL:.0%}."
+            f"{EARLY_STOPPING_LEVEL:.0%} instead of {LEVEL:.0%}, and its interval is one of "
+            f"{1 - EARLY_STOPPING_LEVEL:.0%}."
         )
     if not all(side.is_decided for side in main.sides):
         told.append(

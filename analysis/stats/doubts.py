@@ -27,7 +27,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import MIN_LAUNCHES, Ratio, common_turns
-from analysis.wording import factor_text
+from analysis.wording import factor_text, range_text
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
 #: A worker that makes more than so many times the mean of the others makes steps for them.
@@ -72,7 +72,7 @@ def doubt_about(
     ends: tuple[float | None, float | None],
     metric: Metric = RATE,
 ) -> str:
-    """Why nothing can be decided between two points of a case; empty if nothing speaks against.
+    """All that lets nothing be decided between two points; empty if nothing speaks against it.
 
     Args:
         ends: of the interval of the ratio, first over second.
@@ -85,7 +85,7 @@ def doubt_about(
         *_missed(metric, first, second),
         *_drifted(case, first, second, metric),
     ]
-    return next((each.reason for each in doubts if each.holds(*ends)), "")
+    return "; ".join(each.reason for each in doubts if each.holds(*ends))
 
 
 def _disturbed(*points: Point) -> Iterator[Doubt]:
@@ -98,9 +98,10 @@ def _disturbed(*points: Point) -> Iterator[Doubt]:
     if not disturbed:
         return
     first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
+    loads = pd.concat([point.known("foreign_load") for point in disturbed])
     yield Doubt(
-        reason=f"other programs took more than {FOREIGN_LIMIT:.0%} of a host's processor time in "
-        f"most launches of {_names(disturbed)}, so rates depend on them, too",
+        reason=f"other programs took {range_text(loads[loads > FOREIGN_LIMIT])} of a host's "
+        f"processor time in most launches of {_names(disturbed)}, so rates may depend on them",
         explains=(second, first),
     )
 
@@ -127,9 +128,11 @@ def _busy(*points: Point) -> Iterator[Doubt]:
         if _in_most_launches(point, point.known("machine_busy") >= BUSY_LIMIT)
     ]
     if busy:
+        shares = pd.concat([point.known("machine_busy") for point in busy])
         yield Doubt(
-            reason=f"this machine's processors were {BUSY_LIMIT:.0%} busy or more in most launches "
-            f"of {_names(busy)}, so they may have been the limit, and not the network"
+            reason=f"this machine's processors were {range_text(shares[shares >= BUSY_LIMIT])} "
+            f"busy in most launches of {_names(busy)}, so they may have been the limit, and not "
+            "the network"
         )
 
 

@@ -16,11 +16,11 @@ from analysis.data.cases import Case, Point
 from analysis.report.circumstances import unfinished_text
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.verdict import Verdict
-from analysis.stats.comparisons import comparisons
-from analysis.stats.decision import Outcome
+from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, Outcome
 from analysis.stats.findings import leader, leading
 from analysis.stats.points import base_text, point_table
-from analysis.stats.rivals import contenders, default_of
+from analysis.stats.rivals import Kind, contenders, default_of
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -75,10 +75,17 @@ def key_numbers(case: Case) -> list[KeyNumber]:
     rates = [_rate_number(case, point) for point in row.points if len(point.rates)]
     if row.decision.ratio is None:
         return rates
-    value = ratio_text(*row.decision.ends)
-    meaning = " over ".join(point.setting.label for point in row.points)
-    open_text = f", {row.outcome}" * (row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW))
-    return [*rates, KeyNumber(value=value, meaning=f"ratio{open_text}: {meaning}")]
+    return [*rates, _ratio_number(row, " over ".join(p.setting.label for p in row.points))]
+
+
+def _ratio_number(row: Comparison, what: str) -> KeyNumber:
+    """A ratio, the level of its interval where that is unusual, and that there is no verdict."""
+    told = ["ratio"]
+    if row.kind is Kind.MAIN and row.case.may_stop_early and row.decision.low is not None:
+        told.append(f"{1 - EARLY_STOPPING_LEVEL:.0%} interval")
+    if row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+        told.append(str(row.outcome))
+    return KeyNumber(value=ratio_text(*row.decision.ends), meaning=f"{', '.join(told)}: {what}")
 
 
 def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyNumber]:
@@ -89,8 +96,7 @@ def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyN
     if row is not None:
         rival = row.second.best
         named = "the default, " * (rival is default_of(best, contending))
-        value = ratio_text(*row.decision.ends)
-        gain = [KeyNumber(value=value, meaning=f"over {named}{rival.setting.label}")]
+        gain = [_ratio_number(row, f"over {named}{rival.setting.label}")]
     return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
 

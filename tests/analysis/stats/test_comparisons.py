@@ -182,7 +182,13 @@ def test_a_busy_machine_below_emulated_hosts_takes_the_headline_away(
         for turn, rate in times(factor).items()
     ]
     headline = verdict(case_of(records)).headline
-    assert ("they may have been the limit" in headline) is said_so
+    told = "s processors were 95% busy in most launches of both, so they may have been the limit"
+    assert (told in headline) is said_so
+    # Every reason is told, with what was measured.
+    shared = [replace(each, hosts=(make_host(foreign_load=0.3),)) for each in records]
+    headline = verdict(case_of(shared)).headline
+    assert "since other programs took 30% of a host's processor time in most " in headline
+    assert (f"; this machine'{told}" in headline) is said_so
 
 
 @pytest.mark.parametrize(
@@ -202,7 +208,7 @@ def test_load_of_others_in_most_launches_takes_the_headline_away(
         for (turn, rate), load in zip(times(1.5).items(), loads, strict=True)
     ]
     case = case_of(quiet, disturbed)
-    told = "in most launches of ps_sync, round_robin, so rates depend on them, too"
+    told = "time in most launches of ps_sync, round_robin, so rates may depend on them"
     assert (told in verdict(case).headline) is said_so
     (pair,) = pairs_of(case)
     assert (pair.decision.outcome is Outcome.NO_VERDICT) is said_so
