@@ -185,11 +185,12 @@ def _host_lines(other: Mapping[str, HostKind], analysed: Mapping[str, HostKind])
     beside = (new or list(analysed.values()))[0]
     pairs = [(kind, beside) for kind in gone] or [(first, kind) for kind in new]
     return [
-        f"hosts {', '.join(one)} (analysed: {_other_names(one, two)}): {describe_kinds(one, two)}"
+        f"hosts {', '.join(one)} (analysed: {_other_names(one, two)}) differ in "
+        f"{describe_kinds(one, two)}"
         for one, two in pairs
     ]
 
 
 def _other_names(one: HostKind, two: HostKind) -> str:
     names = ", ".join(two)
-    return "of the same names" if names == ", ".join(one) else names
+    return "others of these names" if names == ", ".join(one) else names

@@ -39,9 +39,9 @@ _LAUNCHES = (
     "Small circles: single launches. Large markers: geometric means with 95 % intervals, from "
     "three launches on; an arrow marks an interval that leaves the axes."
 )
-_COUNTS = (
-    "Numbers such as 2/3: launches that are ok, of those planned; a figure with lines shows them "
-    "only where an attempt was not ok."
+_COUNTS = "Numbers such as 2/3: launches that are ok, of those planned."
+_COUNTS_BESIDE_LINES = (
+    "Numbers such as 2/3, where an attempt was not ok: launches that are ok, of those planned."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "
@@ -169,8 +169,8 @@ KINDS = (
     FigureKind(
         name="throughput",
         title="Throughput",
-        caption=f"{_LAUNCHES} {_COUNTS} Dotted: workers times the rate of strategy single, where "
-        "workers have cores of their own. "
+        caption=f"{_LAUNCHES} {_COUNTS_BESIDE_LINES} Dotted: workers times the rate of strategy "
+        "single, where workers have cores of their own. "
         "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
         f"stock_ps and stock_allreduce are TensorFlow as it ships. {_SEVERAL}",
         plot=plot_throughput,
@@ -181,9 +181,9 @@ KINDS = (
         name="efficiency",
         title="Efficiency",
         caption="Speed-up on strategy single, over workers; where workers share cores, the rate "
-        f"over that of as many workers that do not communicate. {_LAUNCHES} {_COUNTS} "
-        "Where nothing is claimed, the reason stands on the row, or a star at the bottom. "
-        f"{_SEVERAL}",
+        f"over that of as many workers that do not communicate. {_LAUNCHES} "
+        f"{_COUNTS_BESIDE_LINES} Where nothing is claimed, the reason stands on the row, or a star "
+        f"at the bottom. {_SEVERAL}",
         plot=plot_efficiency,
         shows_bounds=True,
         tells_scaling=True,

@@ -17,7 +17,7 @@ from analysis.derive.steadiness import Steadiness
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Outcome
-from analysis.stats.doubts import UNEVEN, Drift, drifts_of, is_uneven, neighbours_of
+from analysis.stats.doubts import Drift, drifts_of, is_uneven, neighbours_of
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_table
 from analysis.stats.statistics import estimate
@@ -50,8 +50,8 @@ _ONE_MACHINE = (
 )
 _EMULATED_HOSTS = (
     "Hosts are emulated: they share one machine's processors and memory, and only their links are "
-    "like those of a cluster. The report says something about traffic on such links, and nothing "
-    "about a cluster's processors."
+    "like those of a cluster. The report is about traffic on such links, and not about a cluster's "
+    "processors."
 )
 _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
@@ -203,13 +203,14 @@ def share_lines(case: Case) -> list[str]:
         return []
     worst = max(uneven, key=lambda point: float(point.known("largest_share").max()))
     equal = estimate(worst.known("equal_shares_per_sec")).mean
+    share, others = float(worst.known("largest_share").max()), worst.num_workers - 1
+    times = f" ({others * share / (1 - share):.2g} times as many as others)" if share < 1 else ""
     return [
-        f"At {count_text(len(uneven), 'point')} one worker made more than {UNEVEN:g} times the "
-        f"steps of the others: {worst.known('largest_share').max():.0%} of all at "
-        f"{worst.setting.label}, {workers_text(worst.num_workers)}. Such rates are not "
-        f"ranked. {worst.num_workers} times the rate of the slowest worker is {equal:.4g} "
-        f"{case.unit}/s there, not {mean_rate(worst):.4g}. Servers on hosts of their own "
-        "(--layout dedicated) or bounded staleness (--staleness 1) may help."
+        f"At {count_text(len(uneven), 'point')} one worker made far more steps than others: "
+        f"{share:.0%} of all at {worst.setting.label}, {workers_text(worst.num_workers)}{times}. "
+        f"Such rates are not ranked. {worst.num_workers} times the rate of the slowest worker is "
+        f"{equal:.4g} {case.unit}/s there, not {mean_rate(worst):.4g}. Servers on hosts of "
+        "their own (--layout dedicated) or bounded staleness (--staleness 1) may help."
     ]
 
 
@@ -252,7 +253,7 @@ def _job_lines(case: Case) -> list[str]:
     listed = ", ".join(with_interval(number, *estimate(each).ends) for each in rates)
     return [
         f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
-        f"Points of different jobs may differ by as much because of the jobs alone.{without}"
+        f"Points of different jobs may differ because of the jobs alone.{without}"
     ]
 
 
@@ -394,7 +395,9 @@ def steadiness_lines(launches: pd.DataFrame) -> list[str]:
     told = steadiness_text(launches)
     if not told:
         return []
-    return [f"Step times inside the windows of {count_text(len(launches), 'run')}: {told}."]
+    return [
+        f"Trend of step times inside the windows of {count_text(len(launches), 'run')}: {told}."
+    ]
 
 
 def humps_lines(launches: pd.DataFrame) -> list[str]:

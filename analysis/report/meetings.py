@@ -72,7 +72,7 @@ def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
     suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
-    against = f"Against plain TensorFlow, both {training}{_formats_text(*row.points)}: "
+    against = f"Against plain TensorFlow, both {training}{_apart_text(*row.points)}: "
     if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
         told = against + _nothing_faster(row)
         if row.outcome is not Outcome.NO_VERDICT:
@@ -86,10 +86,13 @@ def stock_sentence(row: Comparison) -> str:
     return f"{against}{said} {where_text(first)}, {launches_text(first.decision)}."
 
 
-def _formats_text(suite: Point, stock: Point) -> str:
-    """Where the suite sends gradients in another format; plain TensorFlow has no such setting."""
-    formats = [point.asked["gradients_on_wire"] for point in (suite, stock)]
-    return "" if formats[0] == formats[1] else f", gradients in {formats[0]} and {formats[1]}"
+def _apart_text(suite: Point, stock: Point) -> str:
+    """Transports and formats of gradients that differ: that may be why one is faster."""
+    named = {
+        "transport": (suite.transport, stock.transport),
+        "gradients in": (suite.asked["gradients_on_wire"], stock.asked["gradients_on_wire"]),
+    }
+    return "".join(f", {name} {a} and {b}" for name, (a, b) in named.items() if a != b)
 
 
 def _nothing_faster(row: Comparison) -> str:

@@ -200,7 +200,9 @@ def _kinds_text(first: HostKind, *others: HostKind) -> str:
     described = f"{facts.cpu_model}, {facts.memory_bytes / 1e9:.1f} GB{gpus}".rstrip()
     if not others:
         return f"one: {described}"
-    parts = [f"{', '.join(kind)} against {name}: {describe_kinds(kind, first)}" for kind in others]
+    parts = [
+        f"{', '.join(kind)} and {name} differ in {describe_kinds(kind, first)}" for kind in others
+    ]
     mixed = f"{len(others) + 1} (mixed): {', '.join(first)}: {described}"
     return "; ".join([mixed, *parts])
 

@@ -109,7 +109,7 @@ _COLUMNS: Mapping[str, _Column] = {
         heading="bound",
         spell=ratio,
         of="fraction",
-        meaning="bound: the share of it that was reached, 1 is as fast as links and compute allow",
+        meaning="bound: share of the bound that was reached (1: what links and compute allow)",
     ),
 }
 
@@ -250,8 +250,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Some speed-ups leave out launches, of a point or of its base, that have no partner in the "
-        f"same turn. They rest on {', '.join(told)}."
+        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Some leave "
+        f"out launches without a partner and rest on {', '.join(told)}."
     ]
 
 

@@ -130,21 +130,25 @@ def _profile_text(case: Case) -> str:
         most = ""
         if own["most_warmup_steps"] is not None:
             most = (
-                f"over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s in "
-                "any case, "
+                f", over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s at "
+                "the latest"
             )
         lengths = (
             f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
-            f"{own['least_warmup_s']:g} s, {most}"
-            f"measured {_range(steps)} steps and {_range(seconds)} s"
+            f"{own['least_warmup_s']:g} s{most}; "
+            f"measured: at least {_range(steps)} steps and {_range(seconds)} s"
         )
-    return f"{_shared(case.attempts['profile'])}{lengths}, {_repetitions_text(case)}"
+    return f"{_shared(case.attempts['profile'])}{lengths}; {_repetitions_text(case)}"
 
 
 def _repetitions_text(case: Case) -> str:
     """Points of the main comparison may have more than the others."""
-    made = [point.attempts["repetition"].nunique() for point in case.points]
-    return f"{_range(made)} repetition{'s' * (max(made) != 1)} of a point"
+    begun = [point.attempts["repetition"].nunique() for point in case.points]
+    planned = [point.planned for point in case.points]
+    several = "es" * (max(planned) != 1)
+    if begun == planned:
+        return f"{_range(planned)} launch{several} of a point"
+    return f"{_range(begun)} of {_range(planned)} planned launch{several} of a point begun"
 
 
 def _range(values: Sequence[float] | pd.Series) -> str:

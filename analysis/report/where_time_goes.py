@@ -75,7 +75,8 @@ PARTS_NOTE = (
 
 POP_NOTE = (
     "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
-    "balance x communication efficiency, and that is serialisation x transfer. Asynchronous "
+    "balance x communication efficiency. Communication efficiency is serialisation x transfer. "
+    "Asynchronous "
     "workers never meet, so nothing but input makes their serialisation less than 1. Per machine "
     "paid for: places for workers that are free on the hosts count as idle workers. Computation "
     "scaling: useful seconds of an example in strategy single over those here."
@@ -175,11 +176,14 @@ def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
         "compute ms": "compute_s",
         "waiting for others ms": "waiting_s",
         "exchange and update ms": "exchange_s",
+        "update ms": "update_s",
         "dispatch ms": "dispatch_s",
         "hidden (traced) ms": "hidden_s",
         "processor ms": "cpu_s",
     }
-    values = {heading: _ms(own[name]) for heading, name in seconds.items()}
+    sent = point.setting.traits.communicates()
+    own = own.rename({} if sent else {"exchange_s": "update_s"})
+    values = {heading: _ms(own.get(name)) for heading, name in seconds.items()}
     return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}
 
 

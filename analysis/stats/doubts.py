@@ -27,7 +27,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import MIN_LAUNCHES, Ratio, common_turns
-from analysis.wording import factor_text, range_text
+from analysis.wording import factor_text, range_text, ratio
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
 #: A worker that makes more than so many times the mean of the others makes steps for them.
@@ -273,6 +273,9 @@ class Drift:
         """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
         said = _SAID.get(self.decision.outcome, "is not known to have drifted")
         factor, launches = factor_text(self.decision), self.decision.n_first
+        if self.decision.outcome is Outcome.EQUAL:
+            # Two one-sided tests show that, which the ends of a two-sided interval may hide.
+            factor = f"{ratio(self.decision.ratio)}x"
         where = f"in job {self.job} " if self.job else ""
         return (
             f"{where}the machine {said}: {self.sentinel.setting.label} was {factor} as fast at the "

@@ -29,15 +29,15 @@ def host(name: str, **facts: Any) -> HostRecord:
 def test_kinds_of_hosts_that_changed_joined_or_left_are_described() -> None:
     old = block(host("n1", cpu_model="Old one"), host("n2", cpu_model="Old one"))
     assert differences(old, block(host("n3"))) == (
-        "hosts n1, n2 (analysed: n3): cpu_model Old one and A processor",
+        "hosts n1, n2 (analysed: n3) differ in cpu_model Old one and A processor",
     )
     mixed = block(host("n1"), host("n2", cpu_model="Old one"))
     alike = block(host("n3"))
     assert differences(mixed, alike) == (
-        "hosts n2 (analysed: n3): cpu_model Old one and A processor",
+        "hosts n2 (analysed: n3) differ in cpu_model Old one and A processor",
     )
     assert differences(alike, mixed) == (
-        "hosts n3 (analysed: n2): cpu_model A processor and Old one",
+        "hosts n3 (analysed: n2) differ in cpu_model A processor and Old one",
     )
 
 

@@ -60,7 +60,7 @@ def test_a_machine_with_time_left_claims_efficiency(
 
 def test_emulated_workers_that_differ_are_told() -> None:
     told = dict(what_was_run(circumstances()["emulated workers that differ"]))
-    assert "10 steps and 1 s, over after 40 steps and 10 s in any case, " in told["profile"]
+    assert "10 steps and 1 s, over after 40 steps and 10 s at the latest; " in told["profile"]
     differing = "factors of workers 1:1.5,3:0.8, jitter gamma:0.1:1"
     assert told["compute"] == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 
@@ -85,7 +85,7 @@ def test_labels_are_counted_on_the_page_and_in_the_table() -> None:
     labels = pd.Series(LABELS, index=table.index, dtype="string")
     (case,) = make_cases(table.assign(steadiness=labels), records)
     told = "3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell"
-    assert f"Step times inside the windows of 6 runs: {told}." in verdict(case).details
+    assert f"Trend of step times inside the windows of 6 runs: {told}." in verdict(case).details
     assert list(report_table(case, "steps")["steps of launches"]) == [
         "2 flat, 1 warming up",
         "1 flat, 1 unsteady, 1 with too few steps to tell",
