@@ -95,7 +95,7 @@ def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
             _draw_foretold(
                 axes, points[points["further"] == scale], [*dict.fromkeys(points["setting"])]
             )
-            axes.set_title(f"{scale:g} times the calibrated workers", loc="left")
+            axes.set_title(f"workers x {scale:g}", loc="left")
             logarithmic(axes.xaxis)
         name_figure(figure, title)
         finish_grid(figure, grid, len(scales), ("predicted examples/s", "measured / predicted"))
