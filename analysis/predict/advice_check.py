@@ -35,13 +35,16 @@ class CheckedAdvice:
     Attributes:
         workload: in words.
         bits_per_s: of links; None where it is not stated.
+        candidates: settings among which was chosen.
         gap: rate of the best one over that of the advised one, less 1.
     """
 
     workload: str
     num_workers: int
     bits_per_s: float | None
+    advised: str
     best: str
+    candidates: int
     gap: float
 
 
@@ -75,7 +78,9 @@ def _checked(group: Sequence[Measured]) -> CheckedAdvice:
         workload=" ".join([own.workload.model.name, *own.workload.title_parts()]),
         num_workers=own.num_workers,
         bits_per_s=own.network.bits_per_s if own.network else None,
+        advised=advised[0].experiment.title,
         best=best[0].experiment.title,
+        candidates=len(group),
         gap=_rate(best, 1) / _rate(advised, 1) - 1.0,
     )
 
