@@ -13,8 +13,8 @@ disturbance that no calibrating launch had are scored apart, by disturbance.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, median
 
 import numpy as np
@@ -96,7 +96,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionCheck:
+class PredictionCheck(Figures):
     """All points, and figures of the model and of the others.
 
     Attributes:
@@ -111,9 +111,6 @@ class PredictionCheck:
         not_measured: points that nobody has launched since.
     """
 
-    mape: float
-    p90: float
-    bias: float
     by_scale: Mapping[str, Figures]
     apart: Mapping[str, Figures]
     coverage_90: float
@@ -135,13 +132,7 @@ def check_predictions(
     Raises:
         UserError: no such launch is there.
     """
-    launches = usable(records)
-    found = [
-        (each, _followers(file, each, launches))
-        for file in files
-        for each in file.predicted.points
-        if each.rate is not None
-    ]
+    found = _followed(files, usable(records))
     measured = [(each, own) for each, own in found if own]
     points = tuple(_checked(each, own) for each, own in measured)
     counted = [each for each in points if each.counts]
@@ -150,16 +141,16 @@ def check_predictions(
             "no launch of a predicted setting was begun after its prediction (with processors "
             f"that were {IDLE:.0%} busy at most): make these runs, and check again."
         )
-    own = figures([each.error for each in counted])
-    questions = check_advice(
-        [pair for pair, each in zip(measured, points, strict=True) if each.counts]
-    )
+    told = zip(measured, points, strict=True)
+    questions = check_advice([pair for pair, each in told if each.counts])
     return PredictionCheck(
-        mape=own.mape,
-        p90=own.p90,
-        bias=own.bias,
-        by_scale=_by_scale(counted),
-        apart=_apart(points),
+        **asdict(figures([each.error for each in counted])),
+        by_scale=_by(
+            lambda each: f"{each.further:g}", sorted(counted, key=lambda each: each.further)
+        ),
+        apart=_by(
+            lambda each: each.apart, [each for each in points if each.apart and each.is_idle]
+        ),
         coverage_90=fmean(each.inside for each in counted),
         interval_score=fmean(each.score for each in counted),
         advice_gap=fmean(each.gap for each in questions) if questions else None,
@@ -172,20 +163,24 @@ def check_predictions(
     )
 
 
-def _by_scale(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
-    scales = sorted({each.further for each in points})
-    return {
-        f"{scale:g}": figures([each.error for each in points if each.further == scale])
-        for scale in scales
-    }
+def _followed(
+    files: Sequence[PredictionFile], launches: Sequence[RunRecord]
+) -> list[tuple[Prediction, list[RunRecord]]]:
+    """Every prediction of a rate, and the launches that came after it."""
+    return [
+        (each, _followers(file, each, launches))
+        for file in files
+        for each in file.predicted.points
+        if each.rate is not None
+    ]
 
 
-def _apart(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
-    known = [each for each in points if each.apart and each.is_idle]
-    return {
-        what: figures([each.error for each in known if each.apart == what])
-        for what in dict.fromkeys(each.apart for each in known)
-    }
+def _by(name: Callable[[CheckedPoint], str], points: Sequence[CheckedPoint]) -> dict[str, Figures]:
+    """Figures of the points that share a name."""
+    errors: dict[str, list[float]] = {}
+    for each in points:
+        errors.setdefault(name(each), []).append(each.error)
+    return {shared: figures(some) for shared, some in errors.items()}
 
 
 def _of_others(points: Sequence[CheckedPoint]) -> dict[str, Figures]:
