@@ -150,15 +150,6 @@ def test_launches_of_what_is_asked_are_not_learned_from(tmp_path: Path) -> None:
     assert read_prediction(first).digest == read_prediction(second).digest
 
 
-def test_what_is_no_question_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_all(tmp_path / "small", sweep((AllReduce,), (1, 2)))
-    assert main(["predict", str(tmp_path), "--workers", "many"]) == 2
-    assert main(["predict", str(tmp_path)]) == 2
-    assert "no list of numbers" in capsys.readouterr().err
-    assert main(["predict", str(tmp_path / "nowhere"), "--workers", "8"]) == 2
-    assert "no such folder" in capsys.readouterr().err
-
-
 def test_the_commit_is_what_git_left(tmp_path: Path) -> None:
     assert head_of(tmp_path) == "unknown"
     git = tmp_path / ".git"

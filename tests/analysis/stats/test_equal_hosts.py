@@ -16,7 +16,6 @@ from analysis.report.verdict import Verdict, verdict
 from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.rivals import Kind
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
     hosts_of_workers,
@@ -230,19 +229,3 @@ def test_the_report_is_told_prices_that_no_record_holds(tmp_path: Path) -> None:
     assert "At the nearest costs, which are not equal" in priced
     assert "A host costs 2 per hour" in (tmp_path / "report.html").read_text()
     assert invoke("report", str(tmp_path)) == told_before
-
-
-@pytest.mark.parametrize(
-    ("host", "ps_host", "refusal"),
-    [
-        (None, 1.0, "needs --host-price"),
-        (0.0, None, "--host-price is a price above 0"),
-        (1.0, -1.0, "--ps-host-price is a price above 0"),
-        (float("nan"), None, "--host-price is a price above 0"),
-    ],
-)
-def test_prices_that_make_no_sense_are_refused(
-    host: float | None, ps_host: float | None, refusal: str
-) -> None:
-    with pytest.raises(UserError, match=refusal):
-        stated_prices(host, ps_host)

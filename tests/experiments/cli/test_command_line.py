@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from analysis import __main__ as analysis
 from experiments.__main__ import cli
 from experiments.cli import plan
-from launchers.__main__ import main as look
+from launchers import __main__ as launchers
 from launchers.cli.options import RareOption
 from tests.experiments.conftest import run
 from tests.fakes import FakeLauncher
 from tests.goldens import golden
 
 #: Commands that make no sense, each behind a "$", and what is said of them: a new one goes there.
-#: Those of the launchers begin with that word.
+#: Those of other programs than the experiments begin with its name.
 REFUSALS = "sentences/refusals.txt"
+
+PROGRAMS = {"analysis": analysis.main, "launchers": launchers.main}
 
 
 def test_a_mistake_is_one_sentence_and_status_2(
@@ -34,7 +37,8 @@ def test_a_mistake_is_one_sentence_and_status_2(
     lines = []
     for command in commands:
         program, *words = shlex.split(command)
-        status = look(words) if program == "launchers" else run(program, *words)
+        main = PROGRAMS.get(program)
+        status = run(program, *words) if main is None else main(words)
         assert status == 2, command
         out, err = capsys.readouterr()
         *usage, error = err.splitlines()

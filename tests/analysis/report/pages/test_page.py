@@ -261,17 +261,6 @@ def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
     assert "1 file could not be read and is left out" in " ".join(parse(tmp_path).text)
 
 
-@pytest.mark.parametrize("command", ["report", "summary"])
-def test_a_users_mistake_is_one_sentence(
-    command: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main([command, str(tmp_path / "nowhere")]) == 2
-    errors = capsys.readouterr().err
-    assert errors == f"Error: {tmp_path / 'nowhere'}: no such folder of results.\n"
-
-
 @pytest.mark.parametrize(
     ("raised", "status", "told"),
     [
