@@ -56,7 +56,7 @@ EXPLANATION_NOTE = (
 _SAVED = "what the busiest link would save if"
 _STRETCHED = (
     f", up to {MOST_STRETCH:g} times that (no link is used perfectly), and no more than "
-    "other parts leave"
+    "exposed communication is longer"
 )
 
 #: What each part is.

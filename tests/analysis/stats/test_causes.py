@@ -135,6 +135,17 @@ def test_a_longer_computation_hides_more_of_the_exchange() -> None:
     assert found.causes[0].seconds.mean == pytest.approx(0.012)
 
 
+def test_the_hottest_server_takes_no_more_than_the_exchange_is_longer() -> None:
+    """What workers compute longer was measured, and stays a part of its own."""
+    longer = {"exchange_s": 0.02, "hot_server_s": 0.05, "network_s": 0.05}
+    slow = launches(**longer, compute_s=0.004, fastest_compute_s=0.004)
+    parts = {part.cause: part.seconds.mean for part in difference(slow, launches(), None).parts}
+    assert parts == {
+        Cause.HOT_SERVER: pytest.approx(0.02),
+        Cause.SLOWED: pytest.approx(0.004),
+    }
+
+
 def test_what_a_launch_shows_is_not_hidden_by_what_is_taken_off_it() -> None:
     """Workers wait for each other now more, now less: input that is late hides some of that."""
     sound = launches()
