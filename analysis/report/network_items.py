@@ -138,25 +138,31 @@ def _as_text(links: pd.DataFrame) -> pd.DataFrame:
 
 
 def _link_items(measured: pd.DataFrame, links: pd.DataFrame) -> Items:
-    slowest, farthest = links.iloc[0], links.iloc[int(links["round_trip_s"].argmax())]
-    rate, trip = rate_text(measured["bits_per_s"].median()), measured["round_trip_s"].median()
-    slow = links[links["bits_per_s"].map(rate_text) == rate_text(slowest["bits_per_s"])]
-    named = links_text([*zip(slow["source"], slow["target"], strict=True)])
-    if 1 < len(slow) == len(links):
-        named = f"all {len(slow)} alike"
+    """What links carried; one is named only if it stands out from the others."""
+    rates = dict.fromkeys(links["bits_per_s"].map(rate_text))
+    ends = " to ".join(dict.fromkeys([next(iter(rates)), next(reversed(rates))]))
+    several = count_text(len(measured), "measurement")
     return [
-        ("links measured", f"median {rate} ({count_text(len(measured), 'measurement')})"),
-        (
-            "slowest link" if len(slow) == 1 else "slowest links",
-            f"{named}: median {rate_text(slowest['bits_per_s'])}, lowest "
-            f"{rate_text(slow['lowest'].min())}",
-        ),
-        (
-            "round trip",
-            f"median {trip * 1e3:.3g} ms; longest {farthest['source']} to {farthest['target']}, "
-            f"median {farthest['round_trip_s'] * 1e3:.3g} ms",
-        ),
+        ("links measured", f"median{'s' * (len(rates) > 1)} {ends} ({several})"),
+        *(_slowest_items(links) if len(rates) > 1 else []),
+        ("round trip", _round_trip_text(measured["round_trip_s"].median(), links)),
     ]
+
+
+def _slowest_items(links: pd.DataFrame) -> Items:
+    rate = rate_text(links["bits_per_s"].min())
+    slow = links[links["bits_per_s"].map(rate_text) == rate]
+    named = links_text([*zip(slow["source"], slow["target"], strict=True)])
+    lowest = rate_text(slow["lowest"].min())
+    return [(f"slowest link{'s' * (len(slow) > 1)}", f"{named}: median {rate}, lowest {lowest}")]
+
+
+def _round_trip_text(usual_s: float, links: pd.DataFrame) -> str:
+    farthest = links.iloc[int(links["round_trip_s"].argmax())]
+    usual, longest = (f"median {each * 1e3:.3g} ms" for each in (usual_s, farthest["round_trip_s"]))
+    if longest == usual:
+        return usual
+    return f"{usual}; longest {farthest['source']} to {farthest['target']}, {longest}"
 
 
 def _busy_items(runs: pd.DataFrame) -> Items:
