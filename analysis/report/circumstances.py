@@ -258,15 +258,16 @@ def _job_lines(case: Case) -> list[str]:
 
 
 def _mixed_lines(case: Case) -> Iterator[str]:
-    """How many runs had hosts of different kinds, with the hosts of each kind in one of them."""
+    """How many runs had hosts of different kinds, with the hosts of each kind."""
     records = [record for point in case.points for record in point.counting]
     by_kind = [kinds(facts) for record in records for facts in _to_be_alike(record)]
     mixed = [names_of for names_of in by_kind if len(names_of) > 1]
     if mixed:
         example = " against ".join(", ".join(names) for names in mixed[0].values())
+        one = "" if all(each == mixed[0] for each in mixed) else "in one of them "
         yield (
             f"Hosts of different kinds took part in {len(mixed)} of "
-            f"{count_text(len(records), 'run')} (in one of them {example})."
+            f"{count_text(len(records), 'run')} ({one}{example})."
         )
 
 

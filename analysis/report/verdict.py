@@ -60,8 +60,7 @@ _ASYNCHRONOUS = (
 
 _AS_SHIPPED = (
     "As TensorFlow ships them, both sides do not train alike: its parameter servers are "
-    "asynchronous and average nothing, even where rounds are joined, and its all-reduce is "
-    "synchronous. With that said: "
+    "asynchronous and average nothing, and its all-reduce is synchronous. With that said: "
 )
 
 

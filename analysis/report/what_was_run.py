@@ -133,10 +133,11 @@ def _profile_text(case: Case) -> str:
                 f", over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s at "
                 "the latest"
             )
+        least = f" and {_range(seconds)} s" * bool(seconds.max() > 0)
         lengths = (
             f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
             f"{own['least_warmup_s']:g} s{most}; "
-            f"measured: at least {_range(steps)} steps and {_range(seconds)} s"
+            f"measured: at least {_range(steps)} steps{least}"
         )
     return f"{_shared(case.attempts['profile'])}{lengths}; {_repetitions_text(case)}"
 

@@ -44,6 +44,7 @@ from analysis.stats.rivals import Kind
 from analysis.stats.setting_pairs import varies_exchange, without_changed
 from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
+    NONE,
     TextTable,
     number,
     outcome_text,
@@ -231,6 +232,7 @@ def _what_was_run(report: CaseReport) -> PagePart:
 
 def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
     rates = estimate(item.point.rates).ends if len(item.point.rates) else (None, None, None)
+    alone = item.point.experiment.num_ps == 1
     used = "as planned" if item.as_planned else _bytes_text(item.worst.bytes_per_server)
     return {
         "setting": item.point.setting.label,
@@ -238,7 +240,7 @@ def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
         "servers": str(item.point.experiment.num_ps),
         "planned bytes": _bytes_text(item.planned_bytes),
         "read back": used,
-        "hottest over mean": ratio(item.worst.max_over_mean),
+        "hottest over mean": NONE if alone else ratio(item.worst.max_over_mean),
         f"{unit}/s": with_interval(number, *rates),
     }
 
