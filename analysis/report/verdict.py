@@ -282,9 +282,8 @@ def _interval_lines(main: Comparison) -> list[str]:
     told = []
     if main.case.may_stop_early:
         told.append(
-            "The sweep was to end once the headline is known well enough, so that is tested at "
-            f"{EARLY_STOPPING_LEVEL:.0%} instead of {LEVEL:.0%}, and its interval is one of "
-            f"{1 - EARLY_STOPPING_LEVEL:.0%}."
+            f"The sweep may end early, so its headline is tested at {EARLY_STOPPING_LEVEL:.0%} "
+            f"instead of {LEVEL:.0%}, and has a {main.level} interval."
         )
     if not all(side.is_decided for side in main.sides):
         told.append(

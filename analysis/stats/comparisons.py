@@ -99,6 +99,12 @@ class Comparison:
         """That of both settings; None where they differ."""
         return self.first.best.transport if self.same_transport else None
 
+    @property
+    def level(self) -> str:
+        """`97%`, of an interval with another level than all others; else empty."""
+        early = self.kind is Kind.MAIN and self.case.may_stop_early
+        return f"{1 - EARLY_STOPPING_LEVEL:.0%}" if early and self.decision.low is not None else ""
+
     def inverse(self) -> Comparison:
         """The same told of the other setting."""
         return replace(self, first=self.second, second=self.first, decision=self.decision.inverse())

@@ -268,7 +268,7 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
             "first": row.first.name,
             "second": row.second.name,
             "workers": each_text([point.num_workers for point in row.points]),
-            "ratio": ratio_text(*row.decision.ends),
+            "ratio": ratio_text(*row.decision.ends) + f" ({row.level})" * bool(row.level),
             "n": str(min(row.decision.n_first, row.decision.n_second)),
             "p": _p_text(row.decision),
             "outcome": outcome_text(row.decision),

@@ -17,10 +17,10 @@ from analysis.report.circumstances import unfinished_text
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.verdict import Verdict
 from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.decision import EARLY_STOPPING_LEVEL, Outcome
+from analysis.stats.decision import Outcome
 from analysis.stats.findings import leader, leading
 from analysis.stats.points import base_text, point_table
-from analysis.stats.rivals import Kind, contenders, default_of
+from analysis.stats.rivals import contenders, default_of
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -81,8 +81,8 @@ def key_numbers(case: Case) -> list[KeyNumber]:
 def _ratio_number(row: Comparison, what: str) -> KeyNumber:
     """A ratio, the level of its interval where that is unusual, and that there is no verdict."""
     told = ["ratio"]
-    if row.kind is Kind.MAIN and row.case.may_stop_early and row.decision.low is not None:
-        told.append(f"{1 - EARLY_STOPPING_LEVEL:.0%} interval")
+    if row.level:
+        told.append(f"{row.level} interval")
     if row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
         told.append(str(row.outcome))
     return KeyNumber(value=ratio_text(*row.decision.ends), meaning=f"{', '.join(told)}: {what}")

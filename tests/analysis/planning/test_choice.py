@@ -11,6 +11,7 @@ from analysis.data.blocks import analysed
 from analysis.data.cases import cases_of
 from analysis.data.load import read_sweep
 from analysis.planning.choice import choose, look_at
+from analysis.report.pages.case_pages import pair_rows
 from analysis.report.pages.first_page import key_numbers
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
@@ -156,6 +157,7 @@ def told(folder: Path) -> float:
     assert len(levels) == case.may_stop_early
     meanings = " ".join(each.meaning for each in key_numbers(case))
     assert ("ratio, 97% interval: " in meanings) is case.may_stop_early
+    assert pair_rows(case)["ratio [95 %]"].str.endswith(" (97%)").any() == case.may_stop_early
     decision = main.decision
     assert decision.low is not None
     assert decision.high is not None
