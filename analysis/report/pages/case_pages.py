@@ -6,11 +6,12 @@ spelled, the faster setting first.  What else stands on them is decided where it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from analysis.data.cases import MARK, Case
+from analysis.derive.fastest_step import left_out_links
 from analysis.report.explanation import (
     EXPLANATION_NOTE,
     explanation_lines,
@@ -46,6 +47,7 @@ from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
     TextTable,
+    links_text,
     number,
     outcome_text,
     p_text,
@@ -153,7 +155,7 @@ def _placement(report: CaseReport) -> PagePart:
 
 def _breakdown(report: CaseReport) -> PagePart:
     case = report.case
-    tasks, dealt = tasks_table(case), any(p.setting.traits.deals_steps for p in case.points)
+    tasks = tasks_table(case)
     return PagePart(
         tables=[
             TextTable(rows=parts_table(case), caption=PARTS_NOTE),
@@ -175,10 +177,19 @@ def _breakdown(report: CaseReport) -> PagePart:
             TextTable(
                 rows=report_table(case, "bounds"),
                 title="Bounds by the links",
-                caption=_UNEQUAL_SHARES * dealt,
+                caption=" ".join(_bounds_lines(case)),
             ),
         ]
     )
+
+
+def _bounds_lines(case: Case) -> Iterator[str]:
+    """What a bound may seem to contradict."""
+    if any(point.setting.traits.deals_steps for point in case.points):
+        yield _UNEQUAL_SHARES
+    records = [each for point in case.points for each in point.counting if each.links]
+    if links := left_out_links(records):
+        yield f"Without {links_text(links)}, slower than other links of the same hosts."
 
 
 #: Why a busiest link may need longer than the bound.

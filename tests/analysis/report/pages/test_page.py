@@ -197,6 +197,14 @@ def test_the_report_tells_how_near_a_point_came_to_its_bound(tmp_path: Path) -> 
     assert shown == ["250.00", "254.00", "320.09", "0.79 [0.76, 0.83]"]
 
 
+def test_bounds_tell_which_slow_link_is_not_in_them(tmp_path: Path) -> None:
+    own = on_own_hosts(3, bits_per_s=800.0)
+    first, *others = own["links"]
+    own |= {"gradient_bytes": 25, "links": (replace(first, bits_per_s=300.0), *others)}
+    text = reported(tmp_path, runs(make_experiment(AllReduce, 3), RATES, **own))
+    assert "Without n0 to n1, slower than other links of the same hosts." in text
+
+
 @pytest.mark.parametrize(
     ("commit", "line"),
     [
