@@ -70,7 +70,7 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
     Cause.SLOW_LINK: f"{_SAVED} all links were as fast as the fastest{_STRETCHED}",
-    Cause.LOST: "how much longer steps take in which TCP sent packets again",
+    Cause.LOST: "how much longer steps take in which TCP sent packets again, shared by all steps",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
     Cause.FOREIGN: "how much longer steps take because of other programs on the processors",
     Cause.FEWER_WORKERS: "how much longer fewer workers take for the same number of examples",

@@ -103,13 +103,15 @@ def _nothing_faster(row: Comparison) -> str:
     measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
         return capital(f"{first} and {second} are {decision.outcome} {measured}.")
-    return f"Undecided between {first} and {second} {measured}: {missing_text(decision)}."
+    # What would decide at fewer workers than were asked for is no advice.
+    missing = "" if row.beyond else f": {missing_text(decision)}"
+    return f"Undecided between {first} and {second} {measured}{missing}."
 
 
 def _why_no_verdict(decision: Decision) -> str | None:
     """Too few launches, or a doubt; None where there is a verdict."""
     if decision.outcome is Outcome.TOO_FEW:
-        return f"it takes three launches of each that end well, and {_made_text(decision)}"
+        return f"each needs three launches that end well, and {_made_text(decision)}"
     return decision.doubt if decision.outcome is Outcome.NO_VERDICT else None
 
 

@@ -50,7 +50,7 @@ VERDICTS: Mapping[str, Mapping[int, float | None]] = {
     "faster than": times(2.0),
     "are equal within 3 % at": times(1.0),
     "Undecided between": NOISY,
-    "takes three launches of each that end well, and they have 3 and 2": times(1.0, 2),
+    "each needs three launches that end well, and they have 3 and 2": times(1.0, 2),
     "how fast the others would be": times(1.0) | {3: None, 4: None, 5: None},
 }
 
@@ -130,7 +130,7 @@ def test_a_single_worker_that_is_faster_than_both_sides_is_told(
     assert len(lines) <= 3
     said = " ".join(line.strip() for line in lines)
     assert (
-        "A single worker is 4.50x [4.50, 4.50] faster than 4 of ps_sync: 4 do not pay here." in said
+        "is 4.50x [4.50, 4.50] faster than 4 workers with ps_sync: 4 do not pay here." in said
     ) is told
 
 

@@ -98,8 +98,8 @@ def test_nothing_is_called_the_default_where_the_default_placement_was_not_measu
             served(launches=2),
             "Which of 3 synchronous settings at 2 workers is fastest is not decided. ps_sync, "
             "partitioned, 2 ps made 202 images/s: no verdict whether it is faster than ps_sync, "
-            "round_robin, 2 ps, the default, since it takes three launches of each that end well, "
-            "and each has 2.",
+            "round_robin, 2 ps, the default, since each needs three launches that end well, and "
+            "each has 2.",
         ),
         (
             served(round_robin_2=1.99),
