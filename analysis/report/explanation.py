@@ -205,8 +205,7 @@ def _row(told: Explanation) -> dict[str, str]:
         "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
     }
     for part in told.difference.parts:
-        mean = round(part.seconds.mean * 1e3, 2) + 0.0  # not -0.00
-        row[f"{part.cause} ms"] = f"{mean:.2f}{_interval_text(part)}"
+        row[f"{part.cause} ms"] = _seconds_text(part).replace(" ms", "", 1)
     return row
 
 

@@ -131,7 +131,9 @@ def _less_at_once(told: Explanation) -> Iterator[str]:
         yield from (f"let less be under way at once ({way})" for way in flight)
         return
     cut = Policy.PARTITIONED not in _measured(told, "placement")
-    more = len(_measured(told, "num_ps")) == 1
+    network, servers = told.slower.experiment.network, told.slower.experiment.num_ps
+    free = network is None or servers < network.num_hosts  # a second one shares the host's port
+    more = free and len(_measured(told, "num_ps")) == 1
     ways = [*["--placement partitioned"] * cut, *["more servers"] * more, *flight]
     if ways:
         yield f"let less be sent to one server at once ({', '.join(ways)})"

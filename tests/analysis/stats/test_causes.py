@@ -461,18 +461,19 @@ def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() ->
 
 
 @pytest.mark.parametrize(
-    ("strategy", "placement", "told"),
+    ("strategy", "num_hosts", "placement", "told"),
     [
-        (SynchronousServers, Policy.ROUND_ROBIN, "at once (--placement partitioned, more servers,"),
-        (SynchronousServers, Policy.PARTITIONED, "sent to one server at once (more servers, --in"),
-        (AllReduce, Policy.PARTITIONED, "be under way at once (--in-flight)."),
+        (SynchronousServers, 4, Policy.ROUND_ROBIN, "(--placement partitioned, more servers, --in"),
+        (SynchronousServers, 4, Policy.PARTITIONED, "sent to one server at once (more servers, --"),
+        (SynchronousServers, 2, Policy.PARTITIONED, "to one server at once (--in-flight)."),
+        (AllReduce, 4, Policy.PARTITIONED, "be under way at once (--in-flight)."),
     ],
 )
 def test_lost_packets_come_with_what_to_change(
-    strategy: type[AnyStrategy], placement: Policy, told: str
+    strategy: type[AnyStrategy], num_hosts: int, placement: Policy, told: str
 ) -> None:
     where: dict[str, Any] = {"launcher": "emulated", "spread": Spread()}
-    where["network"] = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+    where["network"] = EmulatedNetwork(num_hosts=num_hosts, bits_per_s=1e8)
     servers = make_experiment(SynchronousServers, placement=placement, **where)
     sides = [
         runs(own, times(1.0 if own.strategy.kind == strategy.kind else 2.0))
