@@ -116,8 +116,12 @@ def links_text(links: Sequence[tuple[str, str]]) -> str:
 
 
 def transports_label(first: str | None, second: str | None) -> str:
-    """`different transports (tcp, nccl)`; empty where both are the same."""
-    return "" if first == second else f"different transports ({first}, {second})"
+    """`different transports (tcp, nccl)`, or formats of gradients; empty where both are alike."""
+    if first == second:
+        return ""
+    carriers = {(each or "").partition(" in ")[0] for each in (first, second)}
+    what = "transports" if len(carriers) > 1 else "formats of gradients"
+    return f"different {what} ({first}, {second})"
 
 
 def factor_text(decision: Decision) -> str:

@@ -110,8 +110,7 @@ def _comparisons(report: CaseReport) -> PagePart:
             ),
             TextTable(
                 rows=apart,
-                caption="What sets two settings on different transports apart may be the "
-                "transport.",
+                caption="The transport, or the format of gradients, may be what sets them apart.",
                 folded=f"Pairs on different transports ({len(apart)})",
             ),
         ],
