@@ -251,7 +251,7 @@ def _placement_row(item: PlacementPoint, unit: str) -> dict[str, str]:
         "planned bytes": _bytes_text(item.planned_bytes),
         "read back": used,
         "hottest over mean": NONE if alone else ratio(item.worst.max_over_mean),
-        f"{unit}/s": with_interval(number, *rates),
+        f"{unit}/s": f"{with_interval(number, *rates)} {item.point.mark}".rstrip(),
     }
 
 
