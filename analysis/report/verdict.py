@@ -165,9 +165,8 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
         return ""
     several = row.second.best
     return (
-        f"A single worker is {factor_text(row.decision)} faster than "
-        f"{workers_text(several.num_workers)} with {several.setting.called}: "
-        f"{several.num_workers} do not pay here."
+        f"A single worker is {factor_text(row.decision)} faster than {several.num_workers} with "
+        f"{several.setting.called}: {several.num_workers} do not pay here."
     )
 
 

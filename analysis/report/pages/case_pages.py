@@ -278,7 +278,7 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
             "first": row.first.name,
             "second": row.second.name,
             "workers": each_text([point.num_workers for point in row.points]),
-            "ratio": ratio_text(*row.decision.ends) + f" ({row.level})" * bool(row.level),
+            "ratio": _ratio_text(row),
             "n": str(min(row.decision.n_first, row.decision.n_second)),
             "p": _p_text(row.decision),
             "outcome": outcome_text(row.decision),
@@ -287,6 +287,13 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
         for row in told
     ]
     return pd.DataFrame(rows, columns=list(headings)).rename(columns=headings)
+
+
+def _ratio_text(row: Comparison) -> str:
+    """With its level, where that is not the one of the heading: the pair of the headline."""
+    main = comparisons(row.case).main
+    level = main.level if main and {*main.points} == {*row.points} else ""
+    return ratio_text(*row.decision.ends) + f" ({level})" * bool(level)
 
 
 def _p_text(decision: Decision) -> str:

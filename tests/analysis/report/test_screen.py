@@ -129,9 +129,7 @@ def test_a_single_worker_that_is_faster_than_both_sides_is_told(
     *lines, _ = last_lines(tmp_path, 80)
     assert len(lines) <= 3
     said = " ".join(line.strip() for line in lines)
-    assert (
-        "is 4.50x [4.50, 4.50] faster than 4 workers with ps_sync: 4 do not pay here." in said
-    ) is told
+    assert ("is 4.50x [4.50, 4.50] faster than 4 with ps_sync: 4 do not pay here." in said) is told
 
 
 @pytest.mark.parametrize("width", [80, 100])
