@@ -137,8 +137,8 @@ def test_a_longer_computation_hides_more_of_the_exchange() -> None:
 
 def test_the_hottest_server_takes_no_more_than_the_exchange_is_longer() -> None:
     """What workers compute longer was measured, and stays a part of its own."""
-    longer = {"exchange_s": 0.02, "hot_server_s": 0.05, "network_s": 0.05}
-    slow = launches(**longer, compute_s=0.004, fastest_compute_s=0.004)
+    linked = launches(exchange_s=0.02, compute_s=0.004, fastest_compute_s=0.004)
+    slow = linked.assign(hot_server_s=0.05, network_s=0.08)
     parts = {part.cause: part.seconds.mean for part in difference(slow, launches(), None).parts}
     assert parts == {
         Cause.HOT_SERVER: pytest.approx(0.02),
