@@ -22,7 +22,7 @@ from analysis.derive.costs import (
     seconds_per_gigabyte,
     task_seconds,
 )
-from analysis.derive.fastest_step import as_made, bound_of, flows_of, step_time_s
+from analysis.derive.fastest_step import bound_of, made_flows_of, step_time_s
 from analysis.derive.network_causes import network_causes
 from analysis.derive.steadiness import LEAST_FOR_HUMPS, stalls_of, steadiness_of
 from analysis.derive.step_parts import parts_of, pop_of, traced_step_s
@@ -245,7 +245,7 @@ def _costs(record: RunRecord, steps: StepTable | None, window: Window | None, st
     workers = record.experiment.num_workers
     return {
         "cpu_s_per_gigabyte": seconds_per_gigabyte(cpu, workers, record.gradient_bytes),
-        "core_bits_per_s": core_bits_per_s(link_bytes(as_made(record, flows_of(record))), cpu),
+        "core_bits_per_s": core_bits_per_s(link_bytes(made_flows_of(record)), cpu),
         "cpu_over": cpu.over,
     }
 

@@ -83,7 +83,7 @@ def bound_of(record: RunRecord) -> Bound | None:
         return None
     if min(min(rates[host]) for host in hosts) <= 0:
         return None  # links were measured slower than what else they carried
-    made = as_made(record, flows)
+    made = _as_made(record, flows)
     network_s, in_turn_s = network_time_s(made, rates), bounds.in_turn_s(made, rates)
     if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, compute, flows, rates)
@@ -135,7 +135,7 @@ def use_of(record: RunRecord, links: Sequence[Link]) -> list[float]:
 
     Empty where it is unknown what hosts send each other.
     """
-    step_s, flows = step_time_s(record), as_made(record, flows_of(record))
+    step_s, flows = step_time_s(record), made_flows_of(record)
     if step_s is None or not flows:
         return []
     measured = {(each.source, each.target): each.bits_per_s for each in record.links}
@@ -197,11 +197,17 @@ def flows_of(
     return demands(experiment, host_of, loads, record.gradient_bytes, rows)
 
 
-def as_made(record: RunRecord, flows: Sequence[Flow]) -> Sequence[Flow]:
-    """The flows of as many worker steps as there are workers, each having made its share of them.
+def made_flows_of(
+    record: RunRecord, loads: Sequence[int] | None = None, *, even_rows: bool = False
+) -> Sequence[Flow]:
+    """The same of as many worker steps as there are workers, each having made its share of them.
 
     Workers make equal shares unless each makes steps on its own.
     """
+    return _as_made(record, flows_of(record, loads, even_rows=even_rows))
+
+
+def _as_made(record: RunRecord, flows: Sequence[Flow]) -> Sequence[Flow]:
     if record.metrics is None or not record.experiment.strategy.deals_steps:
         return flows
     steps = record.metrics.steps_per_worker

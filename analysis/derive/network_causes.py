@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.derive.fastest_step import as_made, flows_of, host_rates
+from analysis.derive.fastest_step import host_rates, made_flows_of
 from ps_allreduce.bounds import link_bytes, network_time_s
 from ps_allreduce.point.placement import (
     Policy,
@@ -46,15 +46,15 @@ class NetworkCauses(Columns):
 
 def network_causes(record: RunRecord) -> NetworkCauses | None:
     """Of a run; None where nothing crosses a link, or the rates of links are not known."""
-    flows, rates = as_made(record, flows_of(record)), host_rates(record)
+    flows, rates = made_flows_of(record), host_rates(record)
     hosts = set(link_bytes(flows))
     if not hosts or not hosts <= set(rates) or min(map(min, rates.values())) <= 0:
         return None
     fastest = max(map(max, rates.values()))
     alike = dict.fromkeys(rates, (fastest, fastest))
     now_s = network_time_s(flows, rates)
-    balanced = as_made(record, flows_of(record, balanced_loads(record.placement)))
-    even = as_made(record, flows_of(record, even_rows=True))
+    balanced = made_flows_of(record, balanced_loads(record.placement))
+    even = made_flows_of(record, even_rows=True)
     return NetworkCauses(
         hot_server_s=max(0.0, now_s - network_time_s(balanced, rates)),
         hot_rows_s=max(0.0, now_s - network_time_s(even, rates)),

@@ -151,9 +151,9 @@ def disturbance_of(own: Experiment) -> str:
 
 
 def _stated(own: Experiment) -> list[str]:
-    emulated = own.workload.emulated
+    emulated, network = own.workload.emulated, own.network
     passes = [f"factors {emulated.factors}", f"jitter {emulated.jitter}"] if emulated else []
-    return [*passes, *str(own.network).split(", ")]
+    return [*passes, *(network.title_parts() if network else [])]
 
 
 def _surroundings(own: Experiment) -> Hashable:

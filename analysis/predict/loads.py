@@ -72,19 +72,10 @@ def load_of(
         cpu_s_per_byte: of sender and receiver together.
     """
     homes = [host_of[str(TaskId(TaskType.WORKER, i))] for i in range(experiment.num_workers)]
-    make = _dealt if experiment.strategy.deals_steps else _together
-    return make(experiment, homes, flows, rates, cluster, cpu_s_per_byte, message)
-
-
-def _dealt(
-    experiment: Experiment,
-    homes: Sequence[str],
-    flows: Sequence[Flow],
-    rates: Rates,
-    cluster: Cluster,
-    cpu_s_per_byte: float,
-    message: float,
-) -> DealtLoad:
+    if not experiment.strategy.deals_steps:
+        network_s = network_time_s(flows, rates)
+        messages_s = max(_messages_s(flows, cluster, cpu_s_per_byte).values(), default=0.0)
+        return _together(experiment, homes, cluster, network_s, messages_s, message)
     forward_s, backward_s, _ = passes(experiment, cluster)
     alone_s = forward_s + backward_s
     return DealtLoad(
@@ -101,20 +92,20 @@ def _dealt(
 def _together(
     experiment: Experiment,
     homes: Sequence[str],
-    flows: Sequence[Flow],
-    rates: Rates,
     cluster: Cluster,
-    cpu_s_per_byte: float,
+    network_s: float,
+    messages_s: float,
     message: float,
 ) -> TogetherLoad:
+    """Where all workers make a step together: the slowest of them, and all that is sent in it."""
     forward_s, backward_s, spread = passes(experiment, cluster)
     slowest, strategy = int(np.argmax(forward_s + backward_s)), experiment.strategy
     return TogetherLoad(
         num_workers=experiment.num_workers,
         forward_s=float(forward_s[slowest]),
         backward_s=float(backward_s[slowest]),
-        network_s=network_time_s(flows, rates),
-        messages_s=max(_messages_s(flows, cluster, cpu_s_per_byte).values(), default=0.0),
+        network_s=network_s,
+        messages_s=messages_s,
         rounds=ring_rounds(experiment.num_workers) if strategy.uses_collective else 0,
         crowd=_crowd(_most_on_a_host(homes, cluster), cluster),
         spread=spread,

@@ -282,7 +282,7 @@ def _other_base_lines(case: Case) -> Iterator[str]:
     )
     if own.keys() != every.keys():
         names = ", ".join(dict.fromkeys(name for each in own.values() for name in each))
-        yield (f"Speed-ups compare kinds of hosts, too: {base.setting.label} ran on {names} only.")
+        yield f"Speed-ups compare kinds of hosts, too: {base.setting.label} ran on {names} only."
 
 
 def _to_be_alike(record: RunRecord) -> tuple[list[HostFacts], list[HostFacts]]:

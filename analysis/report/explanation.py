@@ -86,7 +86,7 @@ def meanings_table(case: Case) -> pd.DataFrame:
 
 
 def explanation_lines(case: Case) -> list[str]:
-    """Where differences come from, how many only the table tells of, and what nobody sees into."""
+    """Where differences come from, how many only the table has, and which have no parts."""
     found, row = explanations(case), headline_row(case)
     headline = {*row.points} if row else set()
     seen = [told for told in found if not told.unseen and told.difference.causes]
@@ -165,7 +165,7 @@ def _interval_text(part: CausedPart) -> str:
 
 
 def _unseen_lines(case: Case, found: Iterable[Explanation]) -> Iterator[str]:
-    """Whose steps are not divided, and what tells of their differences instead."""
+    """Settings whose steps are not divided, and what explains them instead."""
     pairs = [told.unseen for told in found if told.unseen]
     names = dict.fromkeys(point.setting.label for unseen in pairs for point in unseen)
     if not names:

@@ -118,7 +118,9 @@ def _lost_advice(told: Explanation) -> str:
     ways = [ports, *_less_at_once(told)]
     if other.kind not in {point.setting.strategy for point in told.row.case.points}:
         ways.append(f"try {_OTHERS[other.kind]}")
-    return f"{capital(' or '.join(filter(None, [', '.join(ways[:-1]), ways[-1]])))}."
+    *others, last = ways
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f"{capital(listed)}."
 
 
 _OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter servers"}
@@ -126,17 +128,19 @@ _OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter ser
 
 def _less_at_once(told: Explanation) -> Iterator[str]:
     """What lets fewer messages meet at a port; nothing where all of it was measured."""
-    flight = ["--in-flight"] if len(_measured(told, "in_flight")) == 1 else []
-    if not told.slower.setting.traits.uses_servers:
-        yield from (f"let less be under way at once ({way})" for way in flight)
-        return
-    cut = Policy.PARTITIONED not in _measured(told, "placement")
-    network, servers = told.slower.experiment.network, told.slower.experiment.num_ps
-    free = network is None or servers < network.num_hosts  # a second one shares the host's port
-    more = free and len(_measured(told, "num_ps")) == 1
-    ways = [*["--placement partitioned"] * cut, *["more servers"] * more, *flight]
-    if ways:
-        yield f"let less be sent to one server at once ({', '.join(ways)})"
+    is_open = len(_measured(told, "in_flight")) == 1
+    if told.slower.setting.traits.uses_servers:
+        network, servers = told.slower.experiment.network, told.slower.experiment.num_ps
+        free = network is None or servers < network.num_hosts  # a second one shares the host's port
+        may_help = {
+            "--placement partitioned": Policy.PARTITIONED not in _measured(told, "placement"),
+            "more servers": free and len(_measured(told, "num_ps")) == 1,
+            "--in-flight": is_open,
+        }
+        if ways := [way for way, may in may_help.items() if may]:
+            yield f"let less be sent to one server at once ({', '.join(ways)})"
+    elif is_open:
+        yield "let less be under way at once (--in-flight)"
 
 
 def _exchange_advice(told: Explanation) -> str:

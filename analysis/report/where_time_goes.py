@@ -76,10 +76,9 @@ PARTS_NOTE = (
 POP_NOTE = (
     "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
     "balance x communication efficiency. Communication efficiency is serialisation x transfer. "
-    "Asynchronous "
-    "workers never meet, so nothing but input makes their serialisation less than 1. Per machine "
-    "paid for: places for workers that are free on the hosts count as idle workers. Computation "
-    "scaling: useful seconds of an example in strategy single over those here."
+    "Asynchronous workers never meet, so nothing but input makes their serialisation less than 1. "
+    "Per machine paid for: places for workers that are free on the hosts count as idle workers. "
+    "Computation scaling: useful seconds of an example in strategy single over those here."
 )
 
 

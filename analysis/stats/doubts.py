@@ -57,7 +57,7 @@ class Doubt:
     def holds(self, low: float | None, high: float | None) -> bool:
         """Whether it may explain a ratio of first over second with this interval.
 
-        Where that shows no difference, it takes no more away than sides may differ that are equal.
+        Where that includes 1, a doubt counts only if it explains more than the margin of equality.
         """
         first, second = (math.pow(most, FAR) for most in self.explains)
         if low is None or high is None or low <= 1 <= high:
@@ -72,7 +72,7 @@ def doubt_about(
     ends: tuple[float | None, float | None],
     metric: Metric = RATE,
 ) -> str:
-    """All that lets nothing be decided between two points; empty if nothing speaks against it.
+    """Every reason that takes the verdict on two points away; empty if there is none.
 
     Args:
         ends: of the interval of the ratio, first over second.
@@ -83,7 +83,7 @@ def doubt_about(
         *_uneven(first, second),
         *_unequal_failures(first, second),
         *_missed(metric, first, second),
-        *_drifted(case, first, second, metric),
+        *drifted(case, (first, second, metric)),
     ]
     return "; ".join(each.reason for each in doubts if each.holds(*ends))
 
@@ -201,21 +201,16 @@ def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
             )
 
 
-def drifted(case: Case, neighbours: pd.DataFrame | None = None) -> Iterator[Doubt]:
+def drifted(case: Case, pair: tuple[Point, Point, Metric] | None = None) -> Iterator[Doubt]:
     """That the machine is decided to have drifted; nothing if it is not.
 
     Args:
-        neighbours: the pairs of launches that are compared, if they are pairs.
+        pair: what is compared within the case; None where launches of it meet those of another.
     """
     for drift in drifts_of(case):
         if drift.is_shown:
-            factor = drift.between(neighbours)
+            factor = drift.between(neighbours_of(case, *pair) if pair else None)
             yield Doubt(reason=drift.told, explains=(factor, factor))
-
-
-def _drifted(case: Case, first: Point, second: Point, metric: Metric) -> Iterator[Doubt]:
-    if any(drift.is_shown for drift in drifts_of(case)):
-        yield from drifted(case, neighbours_of(case, first, second, metric))
 
 
 def neighbours_of(case: Case, first: Point, second: Point, metric: Metric) -> pd.DataFrame | None:

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -141,13 +140,13 @@ def render_placements(
     trainable = [spec for spec in variables if spec.trainable]
     total = sum(spec.num_bytes for spec in trainable)
     largest = max(trainable, key=lambda spec: spec.num_bytes)
-    unit = KILOBYTES if total < MEGABYTES.size else MEGABYTES
+    unit = "kB" if total < UNITS["MB"] else "MB"
     lines = [
-        f"{model}: {len(trainable)} trainable variables, {total / unit.size:.1f} {unit.name}; "
-        f"largest {largest.name} with {largest.num_bytes / unit.size:.1f} {unit.name}; "
+        f"{model}: {len(trainable)} trainable variables, {total / UNITS[unit]:.1f} {unit}; "
+        f"largest {largest.name} with {largest.num_bytes / UNITS[unit]:.1f} {unit}; "
         f"{num_ps} servers",
         "",
-        f"{'policy':<14} {'max/mean':>8}  {unit.name} (variables or shards) per server",
+        f"{'policy':<14} {'max/mean':>8}  {unit} (variables or shards) per server",
         *(
             f"{policy:<14} {'-':>8}  impossible: more servers than variables"
             for policy in impossible
@@ -159,24 +158,18 @@ def render_placements(
     return "\n".join(lines)
 
 
-class ByteUnit(NamedTuple):
-    """In what bytes are told."""
-
-    name: str
-    size: float
+#: Bytes; a table has one of them, so that its numbers compare.
+UNITS = {"kB": 1e3, "MB": 1e6}
 
 
-KILOBYTES, MEGABYTES = ByteUnit("kB", 1e3), ByteUnit("MB", 1e6)
-
-
-def _plan_line(plan: Plan, unit: ByteUnit) -> str:
+def _plan_line(plan: Plan, unit: str) -> str:
     loads = zip(plan.bytes_per_server(), plan.shards_per_server(), strict=True)
-    servers = "  ".join(f"{load / unit.size:.2f} ({count})" for load, count in loads)
+    servers = "  ".join(f"{load / UNITS[unit]:.2f} ({count})" for load, count in loads)
     return f"{plan.policy:<14} {plan.max_over_mean:>8.2f}  {servers}"
 
 
 def _suggestion(
-    variables: Sequence[VariableSpec], plans: Sequence[Plan], split_bytes: int, unit: ByteUnit
+    variables: Sequence[VariableSpec], plans: Sequence[Plan], split_bytes: int, unit: str
 ) -> list[str]:
     num_ps = plans[0].num_ps
     best = suggest(plans)
@@ -192,8 +185,7 @@ def _suggestion(
         )
     for plan in plans:
         better = better_num_ps(plan.policy, variables, num_ps, split_bytes)
-        # Cut variables fill more servers than there are variables.
-        if better < num_ps and plan.policy is not Policy.PARTITIONED:
+        if better < num_ps:
             fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
                 f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest(plan, unit)}, "
@@ -203,8 +195,8 @@ def _suggestion(
     return lines
 
 
-def _hottest(plan: Plan, unit: ByteUnit) -> str:
-    return f"{max(plan.bytes_per_server()) / unit.size:.2f} {unit.name}"
+def _hottest(plan: Plan, unit: str) -> str:
+    return f"{max(plan.bytes_per_server()) / UNITS[unit]:.2f} {unit}"
 
 
 #: Under these, whole tables go to other servers.

@@ -202,8 +202,8 @@ class EmulatedNetwork:
         """No link has a rate."""
         return not any((self.bits_per_s, self.slow_bits_per_s, self.uplink_bits_per_s))
 
-    def __str__(self) -> str:
-        """What the links were asked to be, without the number of hosts: `1gbit`."""
+    def title_parts(self) -> list[str]:
+        """What the links were asked to be, without the number of hosts: `1gbit`, `delay 2ms`."""
         parts = [_limit_text(self.bits_per_s)]
         if self.delay_s:
             parts.append(f"delay {self.delay_s * 1e3:g}ms")
@@ -221,8 +221,10 @@ class EmulatedNetwork:
             parts.append(f"timeouts from {self.rto_min_s * 1e3:g}ms")
         if self.loss:
             parts.append(f"loss {self.loss:g}")
-        parts += map(str, self.traffic)
-        return ", ".join(parts)
+        return [*parts, *map(str, self.traffic)]
+
+    def __str__(self) -> str:
+        return ", ".join(self.title_parts())
 
     def scaled(self, factor: float) -> EmulatedNetwork:
         """The same network on another time scale: rates times a factor, times divided by it.

@@ -300,11 +300,13 @@ def better_num_ps(
     """The number of servers up to `num_ps` whose hottest server carries least; the fewest of those.
 
     Differences below 2 % count as equal.
+
+    Raises:
+        UserError: there is too little to place for so many.
     """
-    pieces = sum(1 for spec in variables if spec.trainable)
     hottest = {
         count: max(make_plan(policy, variables, count, split_bytes).bytes_per_server())
-        for count in range(1, min(num_ps, pieces) + 1)
+        for count in range(1, num_ps + 1)
     }
     least = min(hottest.values())
     return min(count for count, load in hottest.items() if load <= least * 1.02)

@@ -52,7 +52,9 @@ def test_hosts_that_add_up_hold_equally_many_workers() -> None:
 
 
 def test_nccl_is_for_gpus() -> None:
-    make_experiment(AllReduce, collective=Collective.NCCL, resources=Resources(device=Device.GPU))
+    gpus = Resources(device=Device.GPU)
+    made = make_experiment(AllReduce, collective=Collective.NCCL, resources=gpus)
+    assert made.strategy.transport == "nccl"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
