@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +50,7 @@ from analysis.wording import (
     workers_text,
 )
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.strategies import SynchronousServers
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.evaluation_timings import LearningCurve, between, place_of
@@ -72,6 +74,12 @@ class _Trained:
         own = full_label(self.point.experiment.strategy)
         accumulation = self.point.experiment.workload.accumulation
         return own if accumulation == 1 else f"{own}, {accumulation} batches a step"
+
+    @property
+    def variant(self) -> str:
+        """The label without numbers that follow that of workers: servers, steps before a switch."""
+        alike = re.sub(r", \d+ ps", "", self.label)
+        return re.sub(r"synchronous for \d+ steps?", "first synchronous", alike)
 
     @property
     def curves(self) -> list[LearningCurve]:
@@ -164,9 +172,17 @@ def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
 
 
 def _shared(experiment: Experiment) -> tuple[str, str, int]:
-    network = experiment.network
     name = experiment.workload.model.name.rpartition("/")[2].partition(".")[0]
-    return name, f"links of {network}" if network else "", experiment.num_workers
+    return name, _links_text(experiment.network), experiment.num_workers
+
+
+def _links_text(network: EmulatedNetwork | None) -> str:
+    """The same for every number of workers, the last of which may have a slow link."""
+    if network is None:
+        return ""
+    equal = replace(network, slow_host=None, slow_bits_per_s=None)
+    slow = network.slow_bits_per_s
+    return f"links of {equal}" + ("" if slow is None else f", one of {render_rate(slow)}")
 
 
 def _is_base(experiment: Experiment) -> bool:
@@ -329,7 +345,7 @@ def _mark(task: _Task, each: _Trained) -> dict[str, object]:
     seconds, launches = TIME_TO_TARGET.values(each.point), len(each.point.launches)
     return {
         "panel": task.panel,
-        "label": each.label,
+        "label": each.variant,
         "x": float(task.workers),
         "median": median if math.isfinite(median) else math.nan,
         "low": seconds.min(),

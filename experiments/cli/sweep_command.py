@@ -334,7 +334,7 @@ def render_sweep(
     expected = expected_duration(sweep, missing, overhead_s)
     run_here = {run.experiment for run in runs}
     points = [point for point in sweep.points if point in run_here]
-    titles = "\n".join(f"  {point.title}" for point in points)
+    titles = "\n".join(f"  {point.run_title}" for point in points)
     num_kept = len(runs) - len(missing)
     kept = f" ({num_kept} are there already)" if num_kept else ""
     every = sum(run.turn < sweep.profile.repetitions for run in runs)

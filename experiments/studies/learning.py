@@ -3,8 +3,8 @@
 Axes: the task (images, text, embeddings: docs/examples), the strategy (synchronous servers, with
 gradients in 16 bits and with two batches a step; asynchronous servers, with a bound on the
 staleness, and synchronous at first; all-reduce), links (one host of which is four times as slow,
-and equal ones, there without these variants), and seeds.  The profile standard also has fewer
-workers.
+and equal ones, there without these variants), seeds, and workers, where several numbers are stated
+or in the profile standard.
 
 Method: four workers on four hosts, and servers on all of these but the slow one.  A seed decides
 initial weights and the order of examples, and is the same for all strategies.  A search first
@@ -94,7 +94,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
     for workload in scope.workloads:
         plain = [*_plain(scope, _scaled(workload))]
         for point in (*plain, *_variants(scope, _scaled(workload))):
-            networks = _networks(scope)[0 if point in plain else -1 :]
+            networks = _networks(scope, point.num_workers)[0 if point in plain else -1 :]
             seeds = range(1, 1 + (scope.choices.answer(_question(workload), int) or LEAST))
             for made in itertools.product(networks, _rates(scope, point), seeds):
                 yield _with(point, *made)
@@ -169,24 +169,24 @@ def seeds_wanted(spread: float) -> int:
     return MOST
 
 
-def _networks(scope: Scope) -> list[EmulatedNetwork | None]:
-    """Equal links and a slow one; those of a cluster, and links that are stated, as they are."""
+def _networks(scope: Scope, workers: int) -> list[EmulatedNetwork | None]:
+    """Equal links, and a slow one of the last worker; stated links and those of a cluster stay."""
     if scope.network is None or not scope.network.is_unlimited:
         return [scope.network]
     equal = replace(scope.network, bits_per_s=LINKS)
-    slow = replace(equal, slow_host=equal.num_hosts - 1, slow_bits_per_s=SLOW_LINK)
+    host = (workers - 1) // (scope.spread.workers_per_host if scope.spread else 1)
+    slow = replace(equal, slow_host=host, slow_bits_per_s=SLOW_LINK)
     return [equal, slow]
 
 
 def _searched(scope: Scope) -> Iterator[Experiment]:
     """Every way to train with every learning rate, on links one of which is slow."""
-    network = _networks(scope)[-1]
     for workload in map(_scaled, scope.workloads):
         ways: dict[Hashable, Experiment] = {}
         for point in (*_plain(scope, workload), *_variants(scope, workload)):
             ways.setdefault(_training(point), point)
         for point in ways.values():
-            optimizer = point.workload.optimizer
+            network, optimizer = _networks(scope, point.num_workers)[-1], point.workload.optimizer
             for factor, seed in itertools.product(RATES, SEARCHED_SEEDS):
                 rate = optimizer.learning_rate * factor
                 yield _with(point, network, replace(optimizer, learning_rate=rate), seed)
@@ -205,9 +205,9 @@ def _scaled(workload: Workload) -> Workload:
 
 
 def _sizes(scope: Scope) -> tuple[int, ...]:
-    """Briefly, the most workers."""
+    """Of one worker only if there are no others: alone, strategies do not differ."""
     several = tuple(number for number in scope.scale.workers if number > 1)
-    return several[-1 if scope.brief else 0 :] or scope.scale.workers[-1:]
+    return several or scope.scale.workers[-1:]
 
 
 def _plain(scope: Scope, workload: Workload) -> Iterator[Experiment]:

@@ -15,6 +15,7 @@ from rich.table import Column
 from experiments.sweep.session import RunListener
 from experiments.sweep.sweep import PlannedRun
 from ps_allreduce.point.workload import Workload
+from ps_allreduce.record.evaluation_timings import LearningCurve
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.terminal import Terminal
 
@@ -99,7 +100,7 @@ class SweepProgress(RunListener):
 
     def start(self, run: PlannedRun) -> None:
         """Name the run."""
-        self._title = f"{run.experiment.title} #{run.repetition + 1}"
+        self._title = f"{run.experiment.run_title} #{run.repetition + 1}"
         self.stage("starting")
 
     def stage(self, text: str) -> None:
@@ -110,9 +111,11 @@ class SweepProgress(RunListener):
         """One line for every run that is over; the end of the right log if it failed."""
         self._done += 1
         self._total = max(self._total, self._done)  # a second attempt comes on top
-        line = f"{self._done:>3}/{self._total} {record.experiment.title} #{record.repetition + 1}: "
+        title = record.experiment.run_title
+        line = f"{self._done:>3}/{self._total} {title} #{record.repetition + 1}: "
         if record.status is Status.OK and record.metrics is not None:
             line += _rate_text(record.experiment.workload, record.metrics.examples_per_sec)
+            line += _learned_text(record.learned)
         else:
             line += ", ".join(filter(None, [record.status, record.reason]))
         self._console.print(line + self._left_text())
@@ -143,3 +146,11 @@ def _rate_text(workload: Workload, rate: float) -> str:
     tokens = workload.tokens_per_sec(rate)
     beside = "" if tokens is None else f" ({tokens:.0f} tokens/s)"
     return f"{rate:.1f} {workload.unit.counted}/s{beside}"
+
+
+def _learned_text(learned: LearningCurve | None) -> str:
+    """When a training reached its target; nothing for what was not to learn."""
+    if learned is None:
+        return ""
+    reached = learned.target_s
+    return ", target missed" if reached is None else f", target after {reached:.3g} s"

@@ -133,6 +133,14 @@ class Experiment:
             parts.append(f"links of {self.network}")
         return ", ".join([*parts, *self.resources.title_parts()])
 
+    @property
+    def run_title(self) -> str:
+        """The title, and the rate and seed that tell the trainings of a point apart."""
+        if self.learning is None:
+            return self.title
+        rate = self.workload.optimizer.learning_rate
+        return f"{self.title}, learning rate {rate:g}, seed {self.workload.seed}"
+
     def columns(self) -> dict[str, object]:
         """Everything that was asked for, as columns of a table; None where nothing was."""
         servers_spread = self.spread if self.strategy.uses_servers else None

@@ -63,12 +63,13 @@ def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_n
     shown = LEARNING.show(
         cases_of(
             trained(SynchronousServers, [20.0, 22.0, 21.0], 50.0),
-            trained(SynchronousServers, [10.0, 11.0, None], 100.0, workers=4),
+            trained(SynchronousServers, [10.0, 11.0, None], 100.0, workers=4, num_ps=3),
         )
     )
     (figure,) = [each for each in shown.figures if each.name == "target-against-workers"]
     told = figure.data[["x", "median", "ok", "planned"]]
     assert told.to_numpy().tolist() == [[2, 21, 3, 3], [4, 11, 2, 3]]
+    assert {*figure.data["label"]} == {"ps_sync, round_robin"}
 
 
 def test_a_strategy_against_itself_is_called_different_in_at_most_5_percent() -> None:

@@ -28,6 +28,7 @@ from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.choices import rate_question
+from tests.analysis.learners import MODEL
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import LOOKING_UP
 
@@ -185,6 +186,22 @@ def test_a_brief_study_has_a_fair_base(
     )
     found = [(p.num_workers, p.strategy.kind) for p in points if not p.strategy.communicates()]
     assert found == bases
+
+
+@pytest.mark.parametrize("stated", [(1, 4), (2, 4)])
+def test_learning_takes_all_stated_workers_and_tunes_each_number(stated: tuple[int, ...]) -> None:
+    several = {workers for workers in stated if workers > 1}
+    links = EmulatedNetwork(num_hosts=4, bits_per_s=None)
+    scope = make_scope(stated, brief=True, workloads=(Workload(model=MODEL),), network=links)
+    search = STUDIES["learning"].search
+    assert search is not None
+    for points in (STUDIES["learning"].points(scope), search.points(scope)):
+        assert len(titles := [point.run_title for point in points]) == len({*titles})
+    assert {point.num_workers for point in search.points(scope)} == several
+    # Nobody trains on the hosts beyond, so a slow link there would slow down nobody.
+    for point in search.points(scope):
+        assert point.network is not None
+        assert point.network.slow_host == point.num_workers - 1
 
 
 @pytest.mark.parametrize("name", ["ps-sweep", "allreduce-sweep", "placement-sweep"])

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from experiments.sweep import progress
 from experiments.sweep.progress import SweepProgress
+from ps_allreduce.point.strategies import AsynchronousServers
+from tests.analysis.learners import trained
 from tests.fakes import FakeClock, make_record
 
 
@@ -26,3 +28,15 @@ def test_a_log_tells_the_time_left_after_every_run(monkeypatch: pytest.MonkeyPat
     ends = [line.partition("images/s")[2] for line in lines]
     assert ends[0] == "; about 3 min left"
     assert ends[8:] == ["; about 40 s left", "; about 20 s left", ""]
+
+
+def test_a_training_is_named_by_its_seed_and_says_when_it_reached_its_target() -> None:
+    log = io.StringIO()
+    with SweepProgress(Console(file=log, soft_wrap=True, highlight=False)) as shown:
+        for record in trained(AsynchronousServers, [3.25, None], 100.0):
+            shown.finish(record, "")
+    reached, missed = log.getvalue().splitlines()
+    assert "learning rate 0.01, seed 1 #2" in reached
+    assert reached.endswith(", target after 3.25 s")
+    assert "seed 2" in missed
+    assert missed.endswith(", target missed")
