@@ -35,7 +35,7 @@ from ps_allreduce.record.files import (
     write_atomically,
     write_json,
 )
-from ps_allreduce.record.provenance import Provenance
+from ps_allreduce.record.provenance import Provenance, running_system
 from ps_allreduce.record.records import RunOutcome, RunRecord, Status
 from ps_allreduce.record.sense import judged
 from ps_allreduce.serialization import from_json
@@ -60,6 +60,7 @@ class InFlight:
     Attributes:
         profile: of the sweep, by name.
         host, pid: of the process that makes it.
+        machine: the running system that it is on; a container has a host name of its own.
         job_id: of its scheduler's job, None without one.
     """
 
@@ -73,6 +74,7 @@ class InFlight:
     provenance: Provenance
     host: str
     pid: int
+    machine: str = ""
     job_id: str | None = None
 
     def record(self, run: RunOutcome) -> RunRecord:
@@ -113,11 +115,14 @@ def withdraw(sweep_dir: Path) -> None:
         (sweep_dir / NOTE).unlink()
 
 
-def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) -> RunRecord | None:
+def recover(
+    sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None], *, is_locked: bool = False
+) -> RunRecord | None:
     """Record the run that a sweep was making when it was killed, if there is one.
 
     Args:
         scheduler_of: the batch system behind a launcher, by the launcher's name.
+        is_locked: this process holds the folder's lock, so no other one of its machine makes a run.
 
     Raises:
         UserError: somebody seems to be making that run still.
@@ -131,14 +136,16 @@ def recover(sweep_dir: Path, scheduler_of: Callable[[str], Scheduler | None]) ->
         _clear(path)  # written by another version: nothing to go by
         return None
     scheduler = scheduler_of(note.experiment.launcher)
-    if not _is_over(note, path, scheduler):
+    here = note.host == socket.gethostname() or note.machine == running_system()
+    if not (here and is_locked) and not _is_over(note, path, scheduler):
         raise UserError(
             f"process {note.pid} on {note.host} seems to be making a run in {sweep_dir} (since "
             f"{note.started_at}); wait for it, choose another RESULTS, or remove {path}."
         )
-    record = _abandoned(note, scheduler)
-    files = RunFiles.of(sweep_dir, record.experiment_id, record.repetition, record.attempt)
+    record: RunRecord | None = None
+    files = RunFiles.of(sweep_dir, note.experiment.experiment_id, note.repetition, note.attempt)
     if not files.record.exists():
+        record = _abandoned(note, scheduler)
         save_record(files.record, record)
     path.unlink(missing_ok=True)
     return record
@@ -237,11 +244,11 @@ def check_there(sweep_dir: Path) -> None:
 
 
 @contextmanager
-def locked(sweep_dir: Path, taken: str = "") -> Iterator[None]:
+def locked(sweep_dir: Path, taken: str = "") -> Iterator[bool]:
     """Keep a second sweep out of the folder: the two would disturb each other's measurement.
 
     The kernel drops the lock with the process.  Where the file system knows no locks, go on
-    without.
+    without; the value says whether it does.
 
     Args:
         taken: what is said where another process holds the lock and makes no sweep.
@@ -254,6 +261,7 @@ def locked(sweep_dir: Path, taken: str = "") -> Iterator[None]:
         descriptor = os.open(sweep_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise UserError(f"cannot write to {sweep_dir}: {error.strerror}.") from error
+    is_locked = True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -263,9 +271,9 @@ def locked(sweep_dir: Path, taken: str = "") -> Iterator[None]:
         )
         raise UserError(taken or runs) from None
     except OSError:
-        pass
+        is_locked = False
     try:
-        yield
+        yield is_locked
     finally:
         os.close(descriptor)
 

@@ -37,7 +37,7 @@ from ps_allreduce.point.inputs.image_files import ImageFiles
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
-from ps_allreduce.record.provenance import Provenance, collect
+from ps_allreduce.record.provenance import Provenance, collect, running_system
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.scratch import without_scratch_names
 
@@ -134,8 +134,10 @@ def open_session(
     Raises:
         UserError: the folder cannot be used, or somebody seems to be making that run still.
     """
-    with locked(place.sweep_dir):
-        record = recover(place.sweep_dir, lambda launcher: site_kind(launcher).scheduler)
+    with locked(place.sweep_dir) as is_locked:
+        record = recover(
+            place.sweep_dir, lambda launcher: site_kind(launcher).scheduler, is_locked=is_locked
+        )
         if record is not None:
             place.listener.recovered(record)
         hosts = place.launcher.host_facts()
@@ -265,5 +267,6 @@ def _note_of(session: Session, run: PlannedRun) -> InFlight:
         provenance=session.place.provenance(session.hosts),
         host=socket.gethostname(),
         pid=os.getpid(),
+        machine=running_system(),
         job_id=session.place.launcher.job_id,
     )

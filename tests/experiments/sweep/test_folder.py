@@ -26,6 +26,7 @@ from experiments.sweep.folder import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.record.files import RunFiles, load_record, save_record
+from ps_allreduce.record.provenance import running_system
 from ps_allreduce.record.records import Status
 from tests.experiments.sweeps import (
     ONE,
@@ -174,7 +175,7 @@ def test_a_maker_on_another_host_is_given_the_time_of_its_run(
 def test_a_run_that_was_recorded_after_all_stays_as_it_is(tmp_path: Path) -> None:
     kept = leave(tmp_path, experiment=EXPERIMENT, repetition=2, attempt=1)
     path = leave_note(tmp_path)
-    recover(tmp_path, no_scheduler)
+    assert recover(tmp_path, no_scheduler) is None  # nothing is told of it, either
     assert load_record(files_of(tmp_path).record) == kept
     assert not path.exists()
 
@@ -256,13 +257,20 @@ def no_locks(*_: object) -> NoReturn:
 def test_without_locks_the_note_alone_keeps_a_second_sweep_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fcntl.flock", no_locks)
     leave_note(tmp_path, pid=1)
     launcher = FakeLauncher()
-    with pytest.raises(UserError, match="seems to be making a run"):
-        go(launcher, tmp_path, ONE)
-    assert launcher.launched == []
-    assert len(go(launcher, tmp_path / "elsewhere", ONE).made) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", no_locks)
+        with pytest.raises(UserError, match="seems to be making a run"):
+            go(launcher, tmp_path, ONE)
+        assert launcher.launched == []
+        assert len(go(launcher, tmp_path / "elsewhere", ONE).made) == 2
+    # With the lock, no other process here makes the run, whoever has the number by now.
+    go(launcher, tmp_path, ONE)
+    assert (2, 1, "interrupted") in attempts(tmp_path)
+    leave_note(tmp_path, host="a-container", machine=running_system(), attempt=2)
+    go(launcher, tmp_path, ONE)
+    assert (2, 2, "interrupted") in attempts(tmp_path)
 
 
 def test_a_record_that_is_there_keeps_its_log_and_timings(tmp_path: Path) -> None:
