@@ -95,26 +95,37 @@ def _options_for_servers(job: BatchJob) -> list[str]:
 
 
 def _check_option(option: str) -> None:
-    """Read an option as sbatch does: names may be cut short, and letters stand side by side."""
-    try:
-        words = shlex.split(option)
-    except ValueError:
-        words = []
+    words = _words(option)
     if not words or not option.isprintable() or not re.match("--?[A-Za-z]", words[0]):
         raise UserError(
             f"--sbatch takes an option of sbatch with its dashes, for instance "
             f"--sbatch=--qos=normal; got {option!r}."
         )
-    if any(map(_is_reserved, words)):
+    if states(option, RESERVED, RESERVED_LETTERS):
         raise UserError(f"--sbatch {option}: the suite decides this option itself; leave it out.")
 
 
-def _is_reserved(word: str) -> bool:
+def states(option: str, names: Sequence[str], letters: str) -> bool:
+    """A text states one of some options, as sbatch reads it.
+
+    Names may be cut short, and letters stand side by side.
+    """
+    return any(_is_one_of(word, names, letters) for word in _words(option))
+
+
+def _words(option: str) -> list[str]:
+    try:
+        return shlex.split(option)
+    except ValueError:
+        return []
+
+
+def _is_one_of(word: str, names: Sequence[str], letters: str) -> bool:
     if word.startswith("--"):
         name = word[2:].partition("=")[0]
-        return any(each.startswith(name) for each in RESERVED)
+        return any(each.startswith(name) for each in names)
     for letter in word[1:] if word.startswith("-") else "":
-        if letter in RESERVED_LETTERS:
+        if letter in letters:
             return True
         if letter not in _WITHOUT_VALUE:
             return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from launchers.fork_servers.client import last_lines
 from launchers.processes import run_quietly
 from launchers.settings import LauncherSettings
-from launchers.sites.slurm.batch_script import render_script
+from launchers.sites.slurm.batch_script import RESERVED, render_script, states
 from launchers.sites.slurm.hostlist import parse_hostlist
 from ps_allreduce.errors import UserError
 
@@ -50,6 +50,15 @@ MEANING = {
     "DEADLINE": "reached its deadline",
     "OUT_OF_MEMORY": "was out of memory",
     "FAILED": "failed",
+}
+
+#: What stands for an option in the name of its variable, where that is another word.
+VARIABLES = {
+    "array": "ARRAY_INX",
+    "mem": "MEM_PER_NODE",
+    "no-requeue": "REQUEUE",
+    "switches": "REQ_SWITCH",
+    "time": "TIMELIMIT",
 }
 
 #: As schedulers call it.
@@ -189,7 +198,7 @@ def hosts_of(nodelist: str) -> tuple[str, ...]:
 
 def check_options(settings: LauncherSettings, *, jobs_by_size: bool) -> None:
     """Refuse a dependency where the suite makes jobs wait for each other."""
-    waits = any(re.match(r"--dependency\b|-d", option) for option in settings.sbatch)
+    waits = any(states(option, ["dependency"], "d") for option in settings.sbatch)
     if jobs_by_size and waits:
         raise UserError(
             "--jobs-by-size decides what each job waits for: leave --dependency out of --sbatch."
@@ -197,24 +206,44 @@ def check_options(settings: LauncherSettings, *, jobs_by_size: bool) -> None:
 
 
 def cores_per_node(settings: LauncherSettings) -> int:
-    """CPUs of the smallest node of the partition, or of the default one."""
+    """CPUs of the smallest node of the partitions, or of the default one."""
     answer = run_quietly(["sinfo", "-h", "-o", "%P %c"], SUBMIT_S)
     if answer is None or answer.status != 0:
         raise UserError(
             "no Slurm answers here (sinfo is missing, or its controller is not reached): log "
             "in to a cluster's login node, or use another launcher."
         )
-    return smallest_node(parse_node_sizes(answer.out), settings.partition)
+    partition = settings.partition or os.environ.get("SBATCH_PARTITION")  # as sbatch takes it
+    return smallest_node(parse_node_sizes(answer.out), partition)
 
 
 def submit(script: Path) -> str:
     """Hand a script to Slurm; return the number of the job."""
-    answer = run_quietly(["sbatch", "--parsable", str(script)], SUBMIT_S)
+    environment = _without_overruling(script.read_text(encoding="utf-8"))
+    answer = run_quietly(["sbatch", "--parsable", str(script)], SUBMIT_S, environment)
     if answer is None:
         raise UserError("sbatch is missing here or does not answer; use a cluster's login node.")
     if answer.status != 0:
         raise UserError(f"Slurm refuses the job: {' '.join(answer.err.split())}")
-    return answer.out.strip().partition(";")[0]
+    said = answer.out.split()[-1:]  # a site's own sbatch may greet first
+    if not said or not (number := said[0].partition(";")[0]).isdecimal():
+        raise UserError(
+            f"sbatch told no number of a job (it said {answer.out[-80:]!r}): see with squeue "
+            "whether there is one, and cancel it."
+        )
+    return number
+
+
+def _without_overruling(script: str) -> dict[str, str]:
+    """The variables of this process, but for those that sbatch obeys rather than the script.
+
+    Source: sbatch(1), "INPUT ENVIRONMENT VARIABLES".
+    """
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH ")]
+    stated = [name for line in lines for name in re.findall(r"(?<=\s)--([a-z-]+)", line)]
+    names = [VARIABLES.get(name, name.replace("-", "_").upper()) for name in (*RESERVED, *stated)]
+    unwanted = {f"SBATCH_{name}" for name in names}
+    return {name: text for name, text in os.environ.items() if name not in unwanted}
 
 
 def state(job_id: str) -> str:
@@ -226,19 +255,22 @@ def state(job_id: str) -> str:
 
 
 def smallest_node(sizes: dict[str, int], partition: str | None) -> int:
-    """The size that a partition has, or the default one.
+    """The size that a partition has, or the default one; of several, the smallest.
+
+    Args:
+        partition: names with commas between them, as sbatch takes them.
 
     Raises:
         UserError: there is no such partition.
     """
-    wanted = partition or next((name for name in sizes if name.endswith("*")), "")
-    fitting = [size for name, size in sizes.items() if name.rstrip("*") == wanted.rstrip("*")]
-    if not fitting:
-        names = ", ".join(name.rstrip("*") for name in sizes) or "none"
-        missing = f"there is no partition {partition}"
-        problem = missing if partition else "no partition is the default"
-        raise UserError(f"{problem}; choose one with --partition: {names}.")
-    return fitting[0]
+    known = {name.rstrip("*"): size for name, size in sizes.items()}
+    default = next((name.rstrip("*") for name in sizes if name.endswith("*")), "")
+    wanted = (partition or default).split(",")
+    if missing := [name for name in wanted if name not in known]:
+        there_is_none = f"there is no partition {', '.join(missing)}"
+        problem = there_is_none if partition else "no partition is the default"
+        raise UserError(f"{problem}; choose one with --partition: {', '.join(known) or 'none'}.")
+    return min(known[name] for name in wanted)
 
 
 def parse_node_sizes(text: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,16 +34,23 @@ class FakeSlurm:
 
     answers: dict[str, CommandAnswer | None] = field(default_factory=dict)
     asked: list[Sequence[str]] = field(default_factory=list)
+    environment: Mapping[str, str] | None = None
 
-    def run_quietly(self, words: Sequence[str], timeout_s: float) -> CommandAnswer | None:
+    def run_quietly(
+        self,
+        words: Sequence[str],
+        timeout_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> CommandAnswer | None:
         self.asked.append(words)
+        self.environment = environment
         return self.answers.get(words[0])
 
 
 @pytest.fixture(autouse=True)
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     """Slurm outside of a job."""
-    for name in (*JOB_VARIABLES, "SLURM_JOB_NODELIST"):
+    for name in (*JOB_VARIABLES, "SLURM_JOB_NODELIST", "SBATCH_PARTITION"):
         monkeypatch.delenv(name, raising=False)
     fake = FakeSlurm()
     monkeypatch.setattr(slurm_scheduler, "run_quietly", fake.run_quietly)
@@ -175,21 +182,53 @@ def test_nodes_have_the_cpus_that_jobs_can_get(slurm: FakeSlurm) -> None:
     assert node_cpus(["n9", "n10", "n11"]) == {"n9": 6, "n10": 4}
 
 
-@pytest.mark.parametrize("out", ["4711\n", "4711;cluster\n"])
-def test_a_submitted_job_has_a_number(slurm: FakeSlurm, out: str) -> None:
+#: Options as the suite states them, and as a user may.
+SCRIPT = "#!/bin/bash\n#SBATCH --time=30\n#SBATCH --partition=lab\n#SBATCH --qos=low --mem=0\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A script to submit."""
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    return tmp_path / "job.sh"
+
+
+@pytest.mark.parametrize("out", ["4711\n", "4711;cluster\n", "*** Welcome ***\n\n4711\n"])
+def test_a_submitted_job_has_a_number(slurm: FakeSlurm, job: Path, out: str) -> None:
     slurm.answers["sbatch"] = says(out)
-    assert slurm_scheduler.submit(Path("job.sh")) == "4711"
-    assert slurm.asked == [["sbatch", "--parsable", "job.sh"]]
+    assert slurm_scheduler.submit(job) == "4711"
+    assert slurm.asked == [["sbatch", "--parsable", str(job)]]
 
 
-def test_what_is_not_submitted_is_told_in_slurms_words(slurm: FakeSlurm) -> None:
+def test_what_a_script_states_is_overruled_by_no_variable(
+    slurm: FakeSlurm, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overruling = ("TIMELIMIT", "PARTITION", "QOS", "MEM_PER_NODE", "WAIT", "ARRAY_INX")
+    kept = {"SBATCH_ACCOUNT": "ours", "SLURM_CONF": "/etc/slurm.conf"}
+    for name, text in {
+        **dict.fromkeys((f"SBATCH_{each}" for each in overruling), "1"),
+        **kept,
+    }.items():
+        monkeypatch.setenv(name, text)
+    slurm.answers["sbatch"] = says("4711")
+    slurm_scheduler.submit(job)
+    assert slurm.environment is not None
+    assert {
+        n: t for n, t in slurm.environment.items() if n.startswith(("SBATCH_", "SLURM_"))
+    } == kept
+
+
+def test_what_is_not_submitted_is_told_in_slurms_words(slurm: FakeSlurm, job: Path) -> None:
     said = "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job failed\n"
     slurm.answers["sbatch"] = fails(said)
     with pytest.raises(UserError, match="Slurm refuses the job: sbatch: error: invalid partition"):
-        slurm_scheduler.submit(Path("job.sh"))
+        slurm_scheduler.submit(job)
     slurm.answers["sbatch"] = None
     with pytest.raises(UserError, match="sbatch is missing here or does not answer"):
-        slurm_scheduler.submit(Path("job.sh"))
+        slurm_scheduler.submit(job)
+    slurm.answers["sbatch"] = says("")  # as with --test-only
+    with pytest.raises(UserError, match="sbatch told no number of a job"):
+        slurm_scheduler.submit(job)
 
 
 SINFO = "debug* 8\ndebug* 4+\nlong 2\ngpu 64\n"
@@ -202,13 +241,25 @@ def test_the_smallest_node_of_every_partition() -> None:
 
 @pytest.mark.parametrize(
     ("text", "partition", "expected"),
-    [(SINFO, None, 4), (SINFO, "debug", 4), ("gpu 64\ngpu 32\n", "gpu", 32)],
+    [
+        (SINFO, None, 4),
+        (SINFO, "debug", 4),
+        (SINFO, "gpu,debug", 4),
+        ("gpu 64\ngpu 32\n", "gpu", 32),
+    ],
 )
 def test_a_job_is_measured_by_its_partitions_smallest_node(
-    slurm: FakeSlurm, text: str, partition: str | None, expected: int
+    slurm: FakeSlurm,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    partition: str | None,
+    expected: int,
 ) -> None:
     slurm.answers["sinfo"] = says(text)
     assert slurm_scheduler.cores_per_node(LauncherSettings(partition=partition)) == expected
+    monkeypatch.setenv("SBATCH_PARTITION", "gpu")  # holds where nothing is stated
+    cores = slurm_scheduler.cores_per_node(LauncherSettings(partition=partition))
+    assert cores == (64 if partition is None else expected)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +267,7 @@ def test_a_job_is_measured_by_its_partitions_smallest_node(
     [
         (None, None, "no Slurm answers here"),
         (fails("unable to contact"), None, "no Slurm answers here"),
-        (says(SINFO), "nosuch", "no partition nosuch; .* debug, long, gpu"),
+        (says(SINFO), "long,nosuch", "no partition nosuch; .* debug, long, gpu"),
         (says("long 2\n"), None, "no partition is the default; .* long"),
     ],
 )
@@ -294,7 +345,10 @@ def test_launchers_that_compute_here_refuse_a_login_node(
     assert slurm.asked == []
 
 
-@pytest.mark.parametrize("option", ["--dependency=afterok:7", "-d singleton"])
+@pytest.mark.parametrize(
+    "option",
+    ["--dependency=afterok:7", "-d singleton", "--dep=afterok:7", "-Hd singleton", "-p x -d 7"],
+)
 def test_jobs_that_wait_for_each_other_leave_no_other_dependency(option: str) -> None:
     settings = LauncherSettings(launcher="slurm", sbatch=("--qos=normal", option))
     slurm_scheduler.check_options(settings, jobs_by_size=False)
