@@ -291,6 +291,7 @@ class StudyRequest:
             self.launcher.hosts,
             self.launcher.ps_hosts,
             network_of(self.launcher),
+            self.launcher.interface,
             self.workload,
             self.spread,
             self.settings,

@@ -157,6 +157,7 @@ def test_more_launches_in_another_order_are_the_same_request() -> None:
         {"settings": StrategySettings(split_bytes=1000)},
         {"launcher": NETWORK},
         {"launcher": replace(NETWORK, hosts=5)},
+        {"launcher": LauncherSettings(interface="ib0")},
     ],
 )
 def test_whatever_else_is_stated_makes_another_request(changes: dict[str, Any]) -> None:
