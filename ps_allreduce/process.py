@@ -96,13 +96,14 @@ def end_as_interrupted() -> None:
     handle_ending(_interrupt)
 
 
-def _interrupt(number: int, _: object) -> None:
-    # Slurm may ask twice; the second time would cut off what the first one set going.
-    signal.signal(number, signal.SIG_IGN)
+def _interrupt(*_: object) -> None:
+    # Slurm may ask twice, and systemd asks by two signals; the second one would cut off what the
+    # first one set going.
+    handle_ending(signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def handle_ending(handler: Callable[[int, object], object]) -> None:
+def handle_ending(handler: Callable[[int, object], object] | signal.Handlers) -> None:
     """Have a function called when this process is asked to end."""
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -129,8 +129,18 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
     launcher.script = [bad_run(Status.INTERRUPTED)]
     assert run("allreduce-sweep", "--workers", "1", "--repetitions", "1") == 130
     assert "The same command makes the runs that are missing." in capsys.readouterr().err
-    launcher.on_launch = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    tidied: list[str] = []
+
+    def ask_twice(_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)  # as the end of a session of systemd
+            tidied.append("all")
+
+    launcher.on_launch = ask_twice
     assert run("compare", "--workers", "1") == 130
+    assert tidied == ["all"]
     assert "Interrupted. What is recorded is kept: the same command" in capsys.readouterr().err
 
 
