@@ -64,6 +64,20 @@ def without_scratch_names(text: str) -> str:
     return re.sub(rf"{PREFIX}[\w.-]+", f"{PREFIX}...", text)
 
 
+def temporary_folder() -> Path:
+    """Where this process may make temporary files.
+
+    Raises:
+        HostFault: nowhere, as on a disk that is full.
+    """
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise HostFault(
+            f"{error.strerror}: make room there, or set TMPDIR to a folder with room."
+        ) from error
+
+
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """A private folder below another one; gone when the context is left.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import selectors
 import socket
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
@@ -24,7 +23,7 @@ from launchers.processes import ChildProcess
 from ps_allreduce.entrance import Caller, Entrance
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import Hello, encode
-from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.scratch import scratch_folder, temporary_folder
 
 #: What a caller may take before the token is known.
 HELLO_DEADLINE_S = 5.0
@@ -86,6 +85,17 @@ class Door:
         self.entrance.send_away()
         for client in [*self.importing, *self.clients.values()]:
             client.close()
+
+    def who_is_late(self) -> str:
+        """Who is not ready in time, and how many have called: who is who they say when ready."""
+        names, called = ", ".join(self.missing), len(self.importing)
+        if not called:
+            return f"no fork server called from {names} within {START_DEADLINE_S:.0f} s."
+        return (
+            f"of the fork servers on {names}, {called} called and are not ready within "
+            f"{START_DEADLINE_S:.0f} s: TensorFlow's import takes longer there, as from a slow "
+            "file system."
+        )
 
     def _know(self, caller: Caller) -> None:
         client = ForkServerClient(caller.connection, self.log, caller.address)
@@ -153,10 +163,7 @@ def let_in(
         try:
             while door.missing:
                 if time.monotonic() > deadline:
-                    raise HostFault(
-                        f"no fork server called from {', '.join(door.missing)} within "
-                        f"{START_DEADLINE_S:.0f} s."
-                    )
+                    raise HostFault(door.who_is_late())
                 if not _serve(door, gone) and (reason := gone()):
                     raise HostFault(reason)
             door.entrance.send_away()
@@ -193,7 +200,7 @@ class StartedForkServer(ABC):
             return
         self.close()
         # The folder is made now: a site that refuses its work has none to remove.
-        folder = self._folder.enter_context(scratch_folder(Path(tempfile.gettempdir())))
+        folder = self._folder.enter_context(scratch_folder(temporary_folder()))
         log = folder / "fork_server.log"
         program = self._program = self._start_program(log)
         self._client = ForkServerClient(program.connection, log, self.host)

@@ -81,6 +81,12 @@ class ForkServerClient:
         """
         try:
             message = self._first_message()
+        except TimeoutError as error:
+            raise HostFault(
+                f"no fork server came up on {self.host} within {START_DEADLINE_S:.0f} s: "
+                "TensorFlow's import takes longer there, or something before it waits for an "
+                "answer."
+            ) from error
         except LaunchError:
             message = None
         self._take_first(message)
@@ -125,7 +131,7 @@ class ForkServerClient:
         for _ in range(MAX_GREETING_LINES):
             line = self._next_line(deadline - time.monotonic())
             if line is None:
-                break
+                raise TimeoutError
             greeting, begin, rest = line.partition(FIRST_BYTES)
             self.greeting += greeting if begin else line + b"\n"
             if begin:

@@ -191,12 +191,24 @@ def test_a_host_that_calls_twice_is_not_two_hosts(listener: socket.socket, call:
         wait(listener, "n1", "n9")
 
 
-def test_hosts_that_do_not_call_are_named(
-    listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        pytest.param(b"", "no fork server called from n10, n9 within", id="nothing"),
+        pytest.param(
+            encode(Hello(token=TOKEN)),
+            "on n10, n9, 1 called and are not ready within",
+            id="imports",
+        ),
+    ],
+)
+def test_hosts_that_do_not_come_up_are_named(
+    listener: socket.socket, call: Call, monkeypatch: pytest.MonkeyPatch, said: bytes, told: str
 ) -> None:
     monkeypatch.setattr(bring_up, "START_DEADLINE_S", 0.3)
     call(hello("n1"))
-    with pytest.raises(HostFault, match="no fork server called from n10, n9 within"):
+    call(said)
+    with pytest.raises(HostFault, match=told):
         wait(listener, "n10", "n1", "n9")
 
 

@@ -145,7 +145,7 @@ def test_an_import_that_never_ends_is_given_up(
     script = "import socket, sys; socket.socket(fileno=int(sys.argv[-1])).recv(1)"
     with (
         serving(tmp_path, words=(sys.executable, "-S", "-c", script)) as client,
-        pytest.raises(LaunchError, match="could not be imported"),
+        pytest.raises(LaunchError, match="within 0 s: TensorFlow's import takes longer there"),
     ):
         client.wait_ready()
 
