@@ -64,7 +64,7 @@ def without_scratch_names(text: str) -> str:
     return re.sub(rf"{PREFIX}[\w.-]+", f"{PREFIX}...", text)
 
 
-def temporary_folder() -> Path:
+def scratch_parent() -> Path:
     """Where this process may make temporary files.
 
     Raises:

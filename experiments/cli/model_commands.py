@@ -46,6 +46,7 @@ from ps_allreduce.point.placement import (
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.variables import RowsAsked
+from ps_allreduce.scratch import scratch_parent
 from ps_allreduce.terminal import echo
 
 #: Of the images that the architectures of `keras.applications` were designed for.
@@ -89,7 +90,7 @@ def placement(
         num_classes=num_classes,
         batch_per_worker=batch_per_worker,
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_parent()) as folder:
         asked = settle_model(asked, Path(folder), plain_console())
         variables, placed = _looked_at(asked, Path(folder), num_ps)
     if split_bytes is None:

@@ -40,6 +40,7 @@ from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.variables import RunWeights, load_weights
+from ps_allreduce.scratch import scratch_parent
 from ps_allreduce.terminal import Terminal
 
 NAME = "gate"
@@ -306,7 +307,7 @@ def launch_again(session: Session, point: Experiment, weights: Path | None = Non
 
 def train(session: Session, point: Experiment) -> tuple[RunRecord, RunWeights | None]:
     """The same, with the weights; None if it did not get so far."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_parent()) as folder:
         path = Path(folder) / "weights.npz"
         record = launch_again(session, point, path)
         return record, load_weights(path) if path.exists() else None

@@ -23,7 +23,7 @@ from launchers.processes import ChildProcess
 from ps_allreduce.entrance import Caller, Entrance
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import Hello, encode
-from ps_allreduce.scratch import scratch_folder, temporary_folder
+from ps_allreduce.scratch import scratch_folder, scratch_parent
 
 #: What a caller may take before the token is known.
 HELLO_DEADLINE_S = 5.0
@@ -200,7 +200,7 @@ class StartedForkServer(ABC):
             return
         self.close()
         # The folder is made now: a site that refuses its work has none to remove.
-        folder = self._folder.enter_context(scratch_folder(temporary_folder()))
+        folder = self._folder.enter_context(scratch_folder(scratch_parent()))
         log = folder / "fork_server.log"
         program = self._program = self._start_program(log)
         self._client = ForkServerClient(program.connection, log, self.host)

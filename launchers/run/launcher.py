@@ -7,7 +7,6 @@ came to in `conclude`; where the hosts come from is the site's business.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -45,7 +44,7 @@ from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.hosts import HostFacts
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import RowsAsked
-from ps_allreduce.scratch import remove_left_overs, scratch_folder
+from ps_allreduce.scratch import remove_left_overs, scratch_folder, scratch_parent
 from ps_allreduce.tf_texts import PORT_TAKEN
 
 JOB_DEADLINE_S = 300.0
@@ -85,7 +84,7 @@ class HostsLauncher:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        remove_left_overs(Path(tempfile.gettempdir()))
+        remove_left_overs(scratch_parent())
         self._stack.enter_context(self._site)
         return self
 
@@ -277,7 +276,7 @@ class HostsLauncher:
     def _launch_once(
         self, request: LaunchRequest, progress: Callable[[str], None], weights: Path | None
     ) -> LaunchedRun:
-        with scratch_folder(Path(tempfile.gettempdir())) as folder:
+        with scratch_folder(scratch_parent()) as folder:
             state = make_run(self._site, request, folder, progress)
             run = conclude(state)
             source = Path(f"{result_path(folder, state.monitor.drivers[0])}.weights.npz")

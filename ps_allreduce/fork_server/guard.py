@@ -15,20 +15,19 @@ import ctypes
 import os
 import select
 import signal
-import tempfile
 import time
 from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import psutil
 
+from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.child import end_with_parent
 from ps_allreduce.fork_server.line import Line
 from ps_allreduce.process import handle_ending
-from ps_allreduce.scratch import remove_left_overs
+from ps_allreduce.scratch import remove_left_overs, scratch_parent
 
 #: As `prctl` knows it.
 _PR_SET_CHILD_SUBREAPER = 36
@@ -125,8 +124,8 @@ class Guard:
                     self._end()
         end_orphans()
         line.close()  # which tells the launcher
-        with suppress(OSError):
-            remove_left_overs(Path(tempfile.gettempdir()))
+        with suppress(OSError, HostFault):
+            remove_left_overs(scratch_parent())
         # Who was asked to end has not failed: srun would kill the servers of other hosts.
         os._exit(status if self.deadline is None else 0)
 

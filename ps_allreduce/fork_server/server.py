@@ -17,7 +17,6 @@ import os
 import selectors
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -55,7 +54,7 @@ from ps_allreduce.inspection.facts import OtherProcesses, look_around, take_samp
 from ps_allreduce.inspection.gpu import GpuSampler, load_nvml
 from ps_allreduce.process import handle_ending, kill_group
 from ps_allreduce.record.provenance import program_digest
-from ps_allreduce.scratch import scratch_folder
+from ps_allreduce.scratch import scratch_folder, scratch_parent
 
 SAMPLE_INTERVAL_S = 0.5
 
@@ -308,7 +307,7 @@ def main(descriptor: int | None, connect: str | None, stdio: bool) -> None:
         line.sendall(messages.encode(messages.Hello(token=os.environ.pop(messages.TOKEN, ""))))
     serving = go_on_guarded(line)
     try:
-        with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+        with scratch_folder(scratch_parent()) as scratch:
             _serve(line, serving, scratch)
     except HostFault as fault:
         line.sendall(messages.encode(messages.Leaving(reason=str(fault).rstrip("."))))

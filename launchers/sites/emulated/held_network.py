@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar
 from launchers.processes import ChildProcess, fork_server_environment, start_with_socket
 from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.scratch import scratch_parent
 from ps_allreduce.serialization import from_json, to_json
 
 T = TypeVar("T")
@@ -186,7 +187,7 @@ def hold_network(network: EmulatedNetwork, names: Sequence[str]) -> Iterator[Hol
     """
     with_user = needs_user_namespace()
     request = HoldNetwork(network=network, names=tuple(names), with_user=with_user)
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile(dir=scratch_parent()) as log:
         program = start_with_socket(
             (*unshare_words(with_user), *NETWORK_PROCESS),
             # The file has no name that could stay behind.

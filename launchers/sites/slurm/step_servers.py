@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from launchers.sites.slurm.hostlist import render_hostlist
 from ps_allreduce.errors import LaunchError
 from ps_allreduce.fork_server.messages import TOKEN
 from ps_allreduce.record.provenance import ROOT
-from ps_allreduce.scratch import COPY, scratch_folder, scratch_prefix
+from ps_allreduce.scratch import COPY, scratch_folder, scratch_parent, scratch_prefix
 from ps_allreduce.tf_texts import CHATTER
 
 #: Packing and sending some 2 GB to many nodes.
@@ -121,7 +120,7 @@ class NodeCopy:
         self._packages = packages
         # Nobody can guess the name and put packages of his own there first.
         name = f"{scratch_prefix(COPY)}{secrets.token_hex(8)}"
-        self.folder = Path(tempfile.gettempdir(), name)
+        self.folder = scratch_parent() / name
         self._archive = self.folder / "packages.tar"
 
     def spread(self) -> None:
@@ -139,7 +138,7 @@ class NodeCopy:
             raise
 
     def _send(self) -> None:
-        with scratch_folder(Path(tempfile.gettempdir())) as packing:
+        with scratch_folder(scratch_parent()) as packing:
             archive = packing / "packages.tar"
             with tarfile.open(archive, "w") as pack:
                 pack.add(self._packages, arcname=".")
@@ -198,7 +197,7 @@ class ServerSteps:
         Raises:
             HostFault: one does not come up.
         """
-        with scratch_folder(Path(tempfile.gettempdir())) as folder, ExitStack() as stack:
+        with scratch_folder(scratch_parent()) as folder, ExitStack() as stack:
             parts = [(each, _part(each, cores)) for each in self._components]
             # All begin before any is waited for: fork servers import for seconds.
             steps = [

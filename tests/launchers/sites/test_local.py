@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from launchers.run.launcher import Capacity, HostsLauncher
 from launchers.sites.emulated.emulated_site import EmulatedSite
 from launchers.sites.emulated.held_network import EmulatedHost, HeldNetwork, Holder, encode
 from launchers.sites.local import LocalForkServer, LocalSite
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import HostFault, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Device, Resources, Spread
@@ -187,6 +188,31 @@ def test_leaving_removes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert Path(client.ready.scratch).parent == tmp_path / "tmp"
     assert_gone([client.ready.pid])
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "enter",
+    [
+        pytest.param(lambda folder: HostsLauncher(LocalSite(), folder).__enter__(), id="launcher"),
+        pytest.param(
+            lambda _: EmulatedSite(EmulatedNetwork(num_hosts=2, bits_per_s=1e9)).__enter__(),
+            id="is asked whether there can be hosts",
+        ),
+    ],
+)
+def test_a_machine_without_room_for_temporary_files_says_so(
+    enter: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)  # as in a process that has asked for none yet
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # nothing can be written anywhere
+    try:
+        with pytest.raises(
+            HostFault, match=r"No usable temporary directory .* make room there, or"
+        ):
+            enter(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_an_interruption_while_tensorflow_is_imported_leaves_no_process(tmp_path: Path) -> None:
