@@ -22,6 +22,7 @@ from ps_allreduce.fork_server.messages import (
     AskTime,
     CopiesSeen,
     PutFile,
+    Sampled,
     SeekCopies,
     TimeTold,
 )
@@ -70,7 +71,7 @@ class HostServers:
         for host in waiting:
             message = self.clients[host].receive(0)
             if message is not None:
-                return host, message
+                return host, _of(host, message)
         return None
 
     def send_all(self, request: object) -> None:
@@ -131,6 +132,13 @@ class HostServers:
         for host in waiting:
             self.clients[host].give_up()
         return waiting
+
+
+def _of(host: str, message: Any) -> Any:
+    """The message; a sample under the name that its host has here, as hosts may share a name."""
+    if not isinstance(message, Sampled):
+        return message
+    return replace(message, sample=replace(message.sample, host=host))
 
 
 def bring_copies(client: ForkServerClient, model: OwnModel, data_dir: Path) -> None:

@@ -123,7 +123,7 @@ def _with_results(run: LaunchedRun, state: RunState) -> LaunchedRun:
     run, window = merge_results(
         run, experiment, results, state.launched_at, state.ended_at, state.offset_of
     )
-    offsets = {host.facts.name: host.clock_offset_s for host in state.hosts}
+    offsets = {host.name: host.clock_offset_s for host in state.hosts}
     used = frozenset(task.gpus for task in run.tasks if task.gpus)
     hosts = with_foreign_loads(run.hosts, run.samples, window, state.launcher_s)
     hosts = with_tcp(hosts, run.samples, window)

@@ -23,7 +23,7 @@ MOST_NAMED = 3
 def with_loads(hosts: Sequence[HostRecord], samples: Sequence[Sample]) -> tuple[HostRecord, ...]:
     """Hosts with the load that the first look at each found: most of it was there before."""
     first = {sample.host: sample.load_average for sample in reversed(samples)}
-    return tuple(replace(host, load_average=first.get(host.facts.name)) for host in hosts)
+    return tuple(replace(host, load_average=first.get(host.name)) for host in hosts)
 
 
 def with_foreign_loads(
@@ -46,11 +46,11 @@ def with_foreign_loads(
     for host in hosts:
         machine = host.facts.machine or host.facts.name
         together.setdefault((machine, host.facts.cores), []).append(host)
-    here, named = running_system(), {host.facts.name for host in hosts}
+    here, named = running_system(), {host.name for host in hosts}
     carrying = [_looks_at(name, 0.0, samples) for name in {s.host for s in samples} - named]
     known: dict[str, tuple[float, float] | tuple[None, None]] = {}
     for (machine, _), sharing in together.items():
-        looks = [_looks_at(h.facts.name, h.clock_offset_s, samples) for h in sharing] + carrying
+        looks = [_looks_at(h.name, h.clock_offset_s, samples) for h in sharing] + carrying
         own_s = launcher_s if machine == here else {}
         loads = _loads(looks, len(sharing[0].facts.cores), window, own_s)
         known |= dict.fromkeys([host.name for host in sharing], loads)
@@ -122,7 +122,7 @@ def with_tcp(
     Args:
         window: on the launcher's clock.
     """
-    looks = {h.name: _looks_at(h.facts.name, h.clock_offset_s, samples) for h in hosts}
+    looks = {h.name: _looks_at(h.name, h.clock_offset_s, samples) for h in hosts}
     return tuple(replace(host, tcp=_sent_around(window, looks[host.name])) for host in hosts)
 
 
@@ -160,7 +160,7 @@ def throttling_warnings(
 
     Args:
         window: on the launcher's clock.
-        offsets: seconds by which a host's clock is ahead of the launcher's, by its own name.
+        offsets: seconds by which a host's clock is ahead of the launcher's, by its name.
         used: identities of the GPUs that tasks of the run used; others do not matter.
     """
     seen: dict[tuple[str, str], list[GpuSample]] = {}

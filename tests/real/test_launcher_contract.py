@@ -134,7 +134,7 @@ def check_record(record: RunRecord, place: Place) -> None:
     assert len({task.address for task in record.tasks}) == 2
     assert len(record.links) == (place.num_hosts if place.num_hosts > 1 else 0)
     assert all(host.import_s for host in record.hosts)
-    assert {sample.host for sample in record.samples} == {h.facts.name for h in record.hosts}
+    assert {sample.host for sample in record.samples} == {h.name for h in record.hosts}
 
 
 def test_what_does_not_fit_is_one_sentence(launcher: str, place: Place) -> None:

@@ -326,14 +326,14 @@ def test_a_run_is_warned_of(tmp_path: Path, ahead: float) -> None:
     host = make_host("n1", facts=make_facts("node1"), clock_offset_s=ahead)
     run = complete(tmp_path, hosts=(make_host("n10"), host))
     run.monitor.take(TaskPlaced(name="worker:1", cores=(9,), gpus=A))
-    sample = look(112.0 + ahead, "sw_thermal_slowdown", host="node1")
+    sample = look(112.0 + ahead, "sw_thermal_slowdown", host="n1")
     run.monitor.take(Sampled(sample=sample))
     launched = conclude(run)
     assert launched.status is Status.OK
     assert launched.samples == (sample,)
     assert launched.warnings == (
         "1 of 1 GPUs were slowed down by its temperature while measuring "
-        "(GPU-aaaa of node1 in 100% of the samples)",
+        "(GPU-aaaa of n1 in 100% of the samples)",
     )
 
 

@@ -80,6 +80,12 @@ def test_hosts_that_share_a_machine_are_of_one_suite() -> None:
     assert loads(both, *apart) == [pytest.approx((0.5, 0.0)), pytest.approx((0.35, 0.0))]
 
 
+def test_hosts_that_call_themselves_the_same_are_told_apart() -> None:
+    both = [make_host(name, facts=make_facts("ubuntu", machine=name)) for name in ("n1", "n2")]
+    found = [*looks("n1", idle=3.0, suite=1.0), *looks("n2", idle=2.0, suite=1.6)]
+    assert loads(found, *both) == [pytest.approx((0.0, 0.0)), pytest.approx((0.1, 0.0))]
+
+
 def test_hosts_that_only_carry_background_traffic_are_of_the_suite() -> None:
     with_tasks = make_host("n1", facts=make_facts("n1", machine="one"))
     both = [*looks("n1", idle=1.0, suite=2.0), *looks("n2", idle=1.0, suite=0.6)]

@@ -72,6 +72,8 @@ def test_a_run_on_two_hosts_is_complete(launch: Launch, cluster: Cluster) -> Non
     assert [task.address.split(":")[0] for task in run.tasks] == ["127.0.0.10", "127.0.0.1"]
     assert [task.exit for task in run.tasks] == [0, 0]
     assert run.log == "==> worker:0 <==\ntrained\n\n==> worker:1 <==\ntrained\n"
+    # The machine that plays both hosts has one name.
+    assert {sample.host for sample in run.samples} == {"n10", "n1"}
     assert stages[0] == "starting on n10, n1"
     assert cluster.asked == [{"n10": 1, "n1": 1}]
 

@@ -35,7 +35,7 @@ def test_segments_count_from_the_last_look_before_the_window_to_the_first_after_
 def test_every_host_counts_for_itself_on_its_own_clock() -> None:
     here = make_host("n1", facts=make_facts("node1"))
     ahead = make_host("n2", facts=make_facts("node2"), clock_offset_s=1000.0)
-    samples = [*looks(9.0, 21.0, host="node1"), *looks(1004.0, 1008.0, 1025.0, host="node2")]
+    samples = [*looks(9.0, 21.0, host="n1"), *looks(1004.0, 1008.0, 1025.0, host="n2")]
     assert sent(samples, here, ahead) == [counters(12), counters(17)]
 
 
