@@ -15,8 +15,8 @@ from launchers.scheduler import BatchJob
 from ps_allreduce.errors import UserError
 
 #: Options that would contradict what the suite itself asks for or relies on.
-RESERVED = ("array", "requeue", "wait", "nodes", "ntasks", "parsable", "wrap")
-RESERVED_LETTERS = "aWNn"
+RESERVED = ("array", "requeue", "wait", "nodes", "ntasks", "output", "parsable", "wrap")
+RESERVED_LETTERS = "aWNno"
 
 #: Options of one letter after which sbatch reads the next letter as another option.
 _WITHOUT_VALUE = "hHIkOQsuvVW"
@@ -101,6 +101,8 @@ def _check_option(option: str) -> None:
             f"--sbatch takes an option of sbatch with its dashes, for instance "
             f"--sbatch=--qos=normal; got {option!r}."
         )
+    if "#" in option:
+        raise UserError(f"--sbatch {option}: sbatch takes '#' for a comment's beginning.")
     if states(option, RESERVED, RESERVED_LETTERS):
         raise UserError(f"--sbatch {option}: the suite decides this option itself; leave it out.")
 
@@ -139,11 +141,11 @@ def _check_of(line: str) -> str:
 
 
 def _pattern_free(path: Path) -> str:
-    """A path as `--output` takes it: percent signs are patterns there."""
+    """A path as `--output` takes it: percent signs are patterns there, and '#' begins a comment."""
     text = str(path)
-    if re.search(r"[\s\"'\\]", text):
+    if re.search(r"[\s\"'\\#]", text):
         raise UserError(
-            f"{path}: sbatch cannot take a log file whose path has spaces or quotes; choose "
+            f"{path}: sbatch cannot take a log file whose path has spaces, quotes or '#'; choose "
             "another RESULTS."
         )
     return text.replace("%", "%%")

@@ -83,11 +83,12 @@ def test_lines_of_the_site_come_before_the_command_as_they_are() -> None:
     assert lines.index("module load X") < lines.index("export PYTHONPATH=/suite")
 
 
-def test_percent_signs_in_a_log_are_no_patterns_and_blanks_are_refused() -> None:
+def test_percent_signs_in_a_log_are_no_patterns_and_what_sbatch_misreads_is_refused() -> None:
     script = render_script(replace(JOB, log=Path("/results/50%/x.log")))
     assert "--output=/results/50%%/x.log" in script
-    with pytest.raises(UserError, match="choose another RESULTS"):
-        render_script(replace(JOB, log=Path("/my results/x.log")))
+    for results in ("/my results", "/run#1"):
+        with pytest.raises(UserError, match="choose another RESULTS"):
+            render_script(replace(JOB, log=Path(results) / "x.log"))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,14 @@ def test_a_line_break_has_no_place_in_a_script(changes: dict[str, Any]) -> None:
 )
 def test_options_that_only_look_alike_are_taken(option: str) -> None:
     assert f"#SBATCH {option}\n" in render_script(asking(sbatch=(option,)))
+
+
+@pytest.mark.parametrize(
+    "option", ["-N4", "-Hn8", "--arr=1-3", "--qos=x -a1-3", "-o x.log", "--output=x.log", "-Jx#1"]
+)
+def test_options_that_the_suite_states_or_sbatch_misreads_are_refused(option: str) -> None:
+    with pytest.raises(UserError, match=r"the suite decides this option itself|a comment's begin"):
+        render_script(asking(sbatch=(option,)))
 
 
 def test_a_job_has_hosts_and_costs_its_whole_limit() -> None:
