@@ -29,6 +29,10 @@ MAX_QUOTED = 300
 #: Of shells and of `env`.  Source: POSIX, Shell Command Language, 2.8.2.
 CANNOT_EXECUTE = (126, 127)
 
+#: Each shell says in its own words, and in the user's language, that there is no such folder: the
+#: status tells it, which is that of a program that is missing.
+_IN_FOLDER = 'cd "$1" || exit 127; shift; exec "$@"'
+
 #: Source: ssh_config(5).
 OPTIONS = {
     "BatchMode": "yes",
@@ -69,7 +73,9 @@ def remote_command(container: Sequence[str], environment: Mapping[str, str]) -> 
     removed = [word for name in sorted(UNWANTED) for word in ("-u", name)]
     added = [f"{name}={text}" for name, text in fork_server_environment(same).items()]
     command = ["env", *removed, *added, *fork_server_words(container), "--stdio"]
-    return f"echo '{REACHED}'; cd {shlex.quote(str(ROOT))} && exec {shlex.join(command)}"
+    return (
+        f"echo '{REACHED}'; exec {shlex.join(['sh', '-c', _IN_FOLDER, 'sh', str(ROOT), *command])}"
+    )
 
 
 def last_heard(said: str) -> str:
@@ -112,18 +118,12 @@ def _explain_command(host: SshHost, status: int, said: str) -> str:
             f"the checkout or its environment on {host.name} lacks a module: "
             f"'make hosts' puts the same checkout at {ROOT}, and sets it up there"
         )
-    if status in CANNOT_EXECUTE or any(_misses_checkout(line) for line in said.splitlines()):
+    if status in CANNOT_EXECUTE:
         return (
             f"{host.name} lacks the checkout at {ROOT} or the program that runs it "
             f"({sys.executable}, or the container): 'make hosts' puts both where they are here"
         )
     return f"no fork server came up on {host.name}: the command there ended with status {status}"
-
-
-def _misses_checkout(line: str) -> bool:
-    """A shell says that there is no such folder; they all word it in their own way."""
-    signs = ("No such file", "can't cd", "does not exist", "no such file")
-    return str(ROOT) in line and any(sign in line for sign in signs)
 
 
 def explain_loss(host: str, status: int | None, said: str) -> str:

@@ -22,6 +22,7 @@ from launchers.fork_servers.client import ForkServerClient
 from launchers.settings import LauncherSettings
 from launchers.sites.ssh import ssh_site as site_module
 from launchers.sites.ssh.command_line import (
+    CANNOT_EXECUTE,
     REACHED,
     explain_loss,
     explain_no_start,
@@ -169,6 +170,9 @@ def test_the_shell_over_there_sees_every_word_as_it_was_meant(
         "",
         "0",
     ]
+    folder.rename(tmp_path / "elsewhere")
+    without = subprocess.run([shell, "-c", command], capture_output=True, check=False, timeout=30)
+    assert without.returncode in CANNOT_EXECUTE
 
 
 def test_a_container_runs_its_own_python() -> None:
@@ -186,9 +190,7 @@ HOST = SshHost(name="n9", user="me")
 @pytest.mark.parametrize(
     ("status", "log", "told"),
     [
-        (1, f"bash: line 1: cd: {ROOT}: No such file or directory", "lacks the checkout at"),
-        (2, f"sh: 1: cd: can't cd to {ROOT}", "lacks the checkout at"),
-        (1, f"cd: The directory '{ROOT}' does not exist", "lacks the checkout at"),
+        (127, f"sh: Zeile 1: cd: {ROOT}: Datei oder Verzeichnis nicht gefunden", "lacks the check"),
         (127, f"env: '{sys.executable}': No such file or directory", sys.executable),
         (126, f"env: '{sys.executable}': Permission denied", sys.executable),
         (1, "ModuleNotFoundError: No module named 'tensorflow'", "lacks a module"),
