@@ -6,13 +6,15 @@ every worker makes its own steps, driven by a thread that waits where the bound 
 synchronous parallel (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel
 Parameter Server", NIPS 2013).  A worker's clock counts the steps that it has ended.  With a bound
 s, a worker at clock c may begin its next step only if no clock is below c - s.  It then computes
-with all gradients of all workers' first c - s steps, perhaps with more.
+with all gradients of all workers' first c - s steps, perhaps with more: values that came with its
+last step may lack some of them, and then it reads again what servers hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum, auto
 from threading import Condition
 from typing import Any
 
@@ -27,6 +29,14 @@ from .steps import Exchanged, Step, traced_function, worker_device
 from .worker_local import HOST
 
 
+class Beginning(Enum):
+    """How a worker begins its next steps; never if the others were abandoned."""
+
+    NEVER = auto()
+    AT_ONCE = auto()
+    WITH_NEW_VALUES = auto()
+
+
 class StalenessClock:
     """The clocks of all workers, from 0; every worker is driven by a thread of its own."""
 
@@ -34,24 +44,28 @@ class StalenessClock:
         """`bound` is in steps, 1 or more."""
         self._clocks = [0] * num_workers
         self._bound = bound
+        #: Of each worker: steps that all others had ended before its values came.
+        self._seen = [-bound - 1] * num_workers
         self._abandoned = False
         self._changed = Condition()
 
-    def begin(self, worker: int, num_steps: int) -> bool:
+    def begin(self, worker: int, num_steps: int) -> Beginning:
         """Wait until the worker may begin its next `num_steps` steps, the last of them included.
 
         The slowest worker may always begin if `num_steps` is not above the bound.  Others get ahead
         of it by whole dispatches; for one dispatch, the bound must be at least 2 x `num_steps` - 1.
-
-        Returns:
-            False if the others were abandoned: nothing more is to begin.
         """
-        last = self._clocks[worker] + num_steps - 1
+        first = self._clocks[worker]
         with self._changed:
             self._changed.wait_for(
-                lambda: self._abandoned or min(self._clocks) >= last - self._bound
+                lambda: self._abandoned or min(self._clocks) >= first + num_steps - 1 - self._bound
             )
-            return not self._abandoned
+            is_old = self._seen[worker] < first - self._bound
+            # Whether it reads them now or they come with this step.
+            self._seen[worker] = min(self._clocks)
+        if self._abandoned:
+            return Beginning.NEVER
+        return Beginning.WITH_NEW_VALUES if is_old else Beginning.AT_ONCE
 
     def end(self, worker: int, num_steps: int) -> None:
         """Note that the worker has ended `num_steps` more steps."""
@@ -105,6 +119,8 @@ class AsynchronousExchange(ServerExchange):
 
         All are traced before the first step, so that nothing is traced while steps are made.
         """
+        if self._staleness is not None:
+            self._read = traced_function(self.on_device(self._prepared)).get_concrete_function()
         single = traced_function(
             self.on_device(lambda: step(self.values, self._exchange_each))
         ).get_concrete_function()
@@ -112,6 +128,11 @@ class AsynchronousExchange(ServerExchange):
             count: traced_function(_in_a_row(single, count)).get_concrete_function()
             for count in {1, self._steps_per_dispatch}
         }
+
+    def _prepared(self) -> tf.Tensor:
+        """Bring what servers hold to the worker that executes this."""
+        with tf.control_dependencies(self.prepare()):
+            return tf.constant(0)
 
     def make(self, traced: Mapping[int, ConcreteFunction], num_steps: int) -> list[tf.Tensor]:
         """Have workers x steps made."""
@@ -163,8 +184,11 @@ class AsynchronousExchange(ServerExchange):
         """One worker's steps; rows stay on the worker until all are done."""
         made = []
         for size in sizes:
-            if not clock.begin(worker, size):
+            beginning = clock.begin(worker, size)
+            if beginning is Beginning.NEVER:
                 break
+            if beginning is Beginning.WITH_NEW_VALUES:
+                self._make(self._read, worker)
             made.append(self._make(functions[size], worker))
             clock.end(worker, size)
         return made

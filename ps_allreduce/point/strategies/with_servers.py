@@ -76,7 +76,7 @@ class AsynchronousServers(ParameterServers):
 
     Attributes:
         staleness: no worker begins a step before every other one has ended all but so many of its
-            steps; None is no bound.  0 would be synchronous.
+            steps, nor with values that lack those; None is no bound.  0 would be synchronous.
         steps_per_dispatch: a worker makes so many steps in one go.
         synchronous_steps: the first steps of every worker, in which the mean of all gradients is
             applied as synchronous servers do it.
