@@ -33,10 +33,6 @@ EVEN = 1.1
 #: Parts of the usual threshold that are tried where servers are not.
 SPLIT_FURTHER = (1, 2, 3, 4, 6, 8)
 
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-DTYPE_BYTES |= {"uint32": 4, "uint64": 8, "bool": 1, "int8": 1, "uint8": 1}
-
-
 #: Bytes by device, as TensorFlow names it, for each position in `Plan.shards`.
 Held = Mapping[int, Mapping[str, int]]
 
@@ -66,8 +62,9 @@ class VariableSpec:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the whole variable."""
-        return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+        """Size of the whole variable; a number format's name tells its bits, but for `bool`."""
+        bits = re.search(r"\d+", self.dtype)
+        return math.prod(self.shape) * (int(bits[0]) // 8 if bits else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

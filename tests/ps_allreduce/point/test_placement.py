@@ -49,7 +49,8 @@ def servers(plan: Plan) -> list[int]:
 
 def test_a_size_counts_elements_and_their_bytes() -> None:
     assert variable(3, 3, 2).num_bytes == 72
-    assert variable(3, dtype="float16").num_bytes == 6
+    sizes = {"float16": 6, "int16": 6, "bool": 3, "complex64": 24, "float8_e4m3fn": 3}
+    assert {name: variable(3, dtype=name).num_bytes for name in sizes} == sizes
     assert variable().num_bytes == 4
 
 
