@@ -44,7 +44,7 @@ class FusedUpdates:
     def _slots_of(self, variable: Any) -> list[Any]:
         shapes = self._rule.slots(tuple(variable.shape))
         with tf.distribute.get_strategy().extended.colocate_vars_with(variable):
-            return [tf.Variable(tf.zeros(shape)) for shape in shapes]
+            return [tf.Variable(tf.fill(shape, self._rule.first_slot_value)) for shape in shapes]
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """Add up as Keras does; where the loss depends on no variable its gradient is zero."""

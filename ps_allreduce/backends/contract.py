@@ -284,9 +284,13 @@ def scheduled_rule(experiment: Experiment, *, averaged: bool) -> UpdateRule:
     rule = update_rule(optimizer)
     if not schedule.rate_warmup_steps:
         return rule
-    applied_alone = experiment.strategy.deals_steps and not averaged
-    per_step = workers if applied_alone else 1
-    return updates.WarmedUp(rule=rule, num_updates=schedule.rate_warmup_steps * per_step)
+    # Synchronous steps that asynchronous ones follow count on in the same slot.
+    per_step = workers if experiment.strategy.deals_steps else 1
+    return updates.WarmedUp(
+        rule=rule,
+        num_updates=schedule.rate_warmup_steps * per_step,
+        counts=per_step if averaged else 1,
+    )
 
 
 def recorded_buckets(buckets: Sequence[Bucket], names: Sequence[str]) -> list[MessageRecord]:

@@ -113,7 +113,10 @@ class MomentumRule(UpdateRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdagradRule(UpdateRule):
-    """`a += g * g; w -= learning_rate * g / (sqrt(a) + epsilon)`."""
+    """`a += g * g; w -= learning_rate * g / sqrt(a + epsilon)`, as Keras writes it.
+
+    TensorFlow adds its own epsilon to the root: here it is 0, and the sum begins with Keras'.
+    """
 
     learning_rate: float
     initial_accumulator_value: float
@@ -122,7 +125,7 @@ class AdagradRule(UpdateRule):
     @property
     def first_slot_value(self) -> float:
         """What the sum of squares begins with."""
-        return self.initial_accumulator_value
+        return self.initial_accumulator_value + self.epsilon
 
     def slots(self, shape: Shape) -> tuple[Shape, ...]:
         """The sum of squares."""
@@ -136,7 +139,7 @@ class AdagradRule(UpdateRule):
             var=variable,
             accum=slots[0],
             lr=self.learning_rate,
-            epsilon=self.epsilon,
+            epsilon=0.0,
             grad=gradient,
             use_locking=True,
         )
@@ -149,7 +152,7 @@ class AdagradRule(UpdateRule):
             var=variable,
             accum=slots[0],
             lr=self.learning_rate,
-            epsilon=self.epsilon,
+            epsilon=0.0,
             grad=gradient.values,
             indices=gradient.indices,
             use_locking=True,
@@ -217,10 +220,14 @@ class WarmedUp(UpdateRule):
 
     The last slot counts updates.  Momentum takes its whole sum at the present rate, where Keras
     takes each gradient in it at the rate of its own step.
+
+    Attributes:
+        counts: an update counts as so many, if it applies the mean of so many gradients.
     """
 
     rule: UpdateRule
     num_updates: int
+    counts: int = 1
 
     @property
     def first_slot_value(self) -> float:
@@ -236,14 +243,15 @@ class WarmedUp(UpdateRule):
     ) -> tf.Operation:
         """Count the update, then do as the rule."""
         *own, count = slots
-        return self._at(_counted(count, gradient)).apply(variable, own, gradient)
+        return self._at(_counted(count, gradient, self.counts)).apply(variable, own, gradient)
 
     def apply_rows(
         self, variable: tf.Tensor, slots: Sequence[tf.Tensor], gradient: tf.IndexedSlices
     ) -> tf.Operation:
         """The same of rows."""
         *own, count = slots
-        return self._at(_counted(count, gradient.values)).apply_rows(variable, own, gradient)
+        counted = _counted(count, gradient.values, self.counts)
+        return self._at(counted).apply_rows(variable, own, gradient)
 
     def _at(self, count: tf.Tensor) -> UpdateRule:
         """The rule with its rate at an update."""
@@ -253,10 +261,10 @@ class WarmedUp(UpdateRule):
         return warm
 
 
-def _counted(steps: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    """The number of this step, once its gradient is there."""
+def _counted(steps: tf.Tensor, gradient: tf.Tensor, counts: int = 1) -> tf.Tensor:
+    """The number of this step, which counts as so many, once its gradient is there."""
     with tf.control_dependencies([gradient]):
-        counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(1.0))
+        counted = tf.raw_ops.AssignAddVariableOp(resource=steps, value=tf.constant(float(counts)))
     with tf.control_dependencies([counted]):
         return tf.raw_ops.ReadVariableOp(resource=steps, dtype=tf.float32)
 

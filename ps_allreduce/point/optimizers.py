@@ -86,8 +86,7 @@ class Momentum(Rule):
 class Adagrad(Rule):
     """Adagrad (Duchi et al., "Adaptive Subgradient Methods", JMLR 12, 2011).
 
-    `a += g * g; w -= learning_rate * g / (sqrt(a) + epsilon)`.  Keras has epsilon below the root,
-    which is the same in float32 at this size of it.
+    `a += g * g; w -= learning_rate * g / sqrt(a + epsilon)`, where a is 0.1 at first.
     """
 
     kind: ClassVar[str] = "adagrad"

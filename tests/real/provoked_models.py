@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,26 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ps_allreduce.backends.contract import update_rule
+from ps_allreduce.backends.altered_stock import FusedUpdates
+from ps_allreduce.backends.contract import scheduled_rule, update_rule
 from ps_allreduce.backends.worker_step import initialise_worker
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.pure_model import FLOAT16_LOSS_SCALE
 from ps_allreduce.exchange.steps import traced_function
 from ps_allreduce.exchange.updates import UpdateRule, WarmedUp
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import (
+    Adagrad,
+    Adam,
+    AdamW,
+    Momentum,
+    Optimizer,
+    RateSchedule,
+    Sgd,
+)
+from ps_allreduce.point.strategies import AsynchronousServers
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.workloads.inputs import make_dataset
 from ps_allreduce.workloads.keras_program import RealProgram
@@ -177,7 +189,10 @@ OPTIMIZERS: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]
         Momentum(nesterov=True),
         lambda: keras.optimizers.SGD(0.01, momentum=0.9, nesterov=True),
     ),
-    "adagrad": (Adagrad(learning_rate=0.01), lambda: keras.optimizers.Adagrad(0.01)),
+    "adagrad": (
+        Adagrad(learning_rate=0.01, epsilon=0.02),
+        lambda: keras.optimizers.Adagrad(0.01, epsilon=0.02),
+    ),
     "adam": (Adam(epsilon=1e-3), lambda: keras.optimizers.Adam(epsilon=1e-3)),
     "adamw": (AdamW(weight_decay=0.5), lambda: keras.optimizers.AdamW(weight_decay=0.5)),
 }
@@ -203,24 +218,68 @@ WARMED: dict[str, tuple[Optimizer, Callable[[], keras.optimizers.Optimizer]]] = 
 }
 
 
+#: Changes a variable by a gradient.
+Change = Callable[[tf.Tensor], object]
+
+
 def all_updated() -> dict[str, dict[str, float]]:
-    """Of every optimizer, with constant and with growing rates."""
-    rules = {name: (update_rule(ours), make) for name, (ours, make) in OPTIMIZERS.items()}
+    """Of every optimizer: with constant and growing rates, and as altered plain TensorFlow."""
+    told = {}
+    for name, (ours, make) in OPTIMIZERS.items():
+        told[name] = updated(partial(ruled, update_rule(ours)), make())
+        told[f"altered {name}"] = updated(partial(fused, ours), make())
     for name, (ours, make) in WARMED.items():
-        rules[name] = WarmedUp(rule=update_rule(ours), num_updates=WARMING), make
-    return {name: updated(rule, make()) for name, (rule, make) in rules.items()}
+        rule = WarmedUp(rule=update_rule(ours), num_updates=WARMING)
+        told[name] = updated(partial(ruled, rule), make())
+    return told
 
 
-def updated(rule: UpdateRule, compiled: keras.optimizers.Optimizer) -> dict[str, float]:
+def ruled(rule: UpdateRule, variable: keras.Variable) -> Change:
+    """As strategies of the suite's own apply gradients."""
+    shapes = rule.slots(tuple(variable.shape))
+    slots = [tf.Variable(tf.fill(shape, rule.first_slot_value)) for shape in shapes]
+    handles = [slot.handle for slot in slots]
+    return lambda gradient: rule.apply(variable.value.handle, handles, gradient)
+
+
+def fused(optimizer: Optimizer, variable: keras.Variable) -> Change:
+    """As plain TensorFlow does with the suite's optimizer."""
+    updates = FusedUpdates(optimizer, [variable])
+    return lambda gradient: updates.apply([gradient])
+
+
+def rates_of_switching() -> list[float]:
+    """Of two workers, whose first two of four steps with growing rates are synchronous."""
+    point = Experiment(
+        strategy=AsynchronousServers(synchronous_steps=2),
+        num_workers=2,
+        workload=Workload(
+            optimizer=Sgd(learning_rate=1.0), schedule=RateSchedule(rate_warmup_steps=4)
+        ),
+    )
+    rules = [scheduled_rule(point, averaged=averaged) for averaged in (True, False)]
+    held, count = tf.Variable(0.0), tf.Variable(0.0)
+
+    def rate(rule: UpdateRule) -> float:
+        held.assign(0.0)
+        rule.apply(held.handle, [count.handle], tf.constant(-1.0))
+        return float(held)
+
+    return [rate(rules[0]) for _ in range(2)] + [rate(rules[1]) for _ in range(5)]
+
+
+def updated(
+    changes: Callable[[keras.Variable], Change], compiled: keras.optimizers.Optimizer
+) -> dict[str, float]:
     """How far ten updates are from ten of Keras, and how far they go."""
     random = np.random.default_rng(1)
     start = random.normal(size=[50]).astype(np.float32)
-    ours, theirs = tf.Variable(start), keras.Variable(start)
-    slots = [tf.Variable(tf.fill(shape, rule.first_slot_value)) for shape in rule.slots((50,))]
+    ours, theirs = keras.Variable(start), keras.Variable(start)
+    change = changes(ours)
 
     @tf.function(autograph=False)
     def apply(gradient: tf.Tensor) -> None:
-        rule.apply(ours.handle, [slot.handle for slot in slots], gradient)
+        change(gradient)
 
     for _ in range(10):
         gradient = tf.constant(random.normal(size=[50]).astype(np.float32))
@@ -276,6 +335,7 @@ def main() -> None:
             model_kinds.dropout_and_batch_norm().save(saved)
             told["saved"] = base64.b64encode(saved.read_bytes()).decode()
             told["updates"] = all_updated()
+            told["rates"] = rates_of_switching()
             told["compiled"] = compiled_optimizers()
             told["refused"] = refusals(data_dir)
     sys.stdout.write(json.dumps(told) + "\n")

@@ -108,6 +108,11 @@ def test_ten_updates_are_those_of_keras(told: Mapping[str, Any]) -> None:
         assert found["way"] > 1e-3, name
 
 
+def test_a_growing_rate_goes_on_where_synchronous_steps_end(told: Mapping[str, Any]) -> None:
+    # Two steps of all workers are half of four; then every step of one is an eighth of them.
+    assert told["rates"] == [1 / 4, 2 / 4, 5 / 8, 6 / 8, 7 / 8, 1.0, 1.0]
+
+
 COMPILED = {
     "sgd": ("Sgd(learning_rate=0.1)", []),
     "momentum": ("Momentum(learning_rate=0.1, momentum=0.9, nesterov=True)", []),
