@@ -9,9 +9,9 @@ losses, and needs a `call` that takes `training`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -19,7 +19,9 @@ import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
-from .private_api import creation_number, metric_variables, without_strategy
+from .private_api import all_layers, creation_number, metric_variables, without_strategy
+
+T = TypeVar("T")
 
 #: Values by variable.
 Mapped = Sequence[tuple[keras.Variable, tf.Tensor]]
@@ -156,8 +158,7 @@ class PureModel:
     @property
     def computes_in(self) -> frozenset[str]:
         """The number formats that layers compute in."""
-        layers = (self.keras_model, *_layers(self.keras_model))
-        return frozenset(str(layer.compute_dtype) for layer in layers)
+        return frozenset(str(layer.compute_dtype) for layer in all_layers(self.keras_model))
 
 
 def _dense(
@@ -218,7 +219,13 @@ def accuracy_of(outputs: Any, targets: Any) -> tf.Tensor:
 
 def told_training(function: Callable[..., Any], training: bool = True) -> dict[str, bool]:
     """What functions are told that want to know whether they train."""
-    return {"training": training} if "training" in inspect.signature(function).parameters else {}
+    return wanted(function, training=training)
+
+
+def wanted(function: Callable[..., Any], **values: T) -> dict[str, T]:
+    """Those of some values that a function has arguments for."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in values.items() if name in names}
 
 
 def is_built(model: keras.Model) -> bool:
@@ -233,10 +240,3 @@ def call_once(model: keras.Model, inputs: Any) -> None:
             lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), inputs
         )
     )
-
-
-def _layers(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """All layers, however deep."""
-    for layer in getattr(model, "layers", ()):
-        yield layer
-        yield from _layers(layer)

@@ -8,7 +8,6 @@ of the process that traced it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import keras
 import tensorflow as tf
 
 from ps_allreduce.errors import UserError
+from ps_allreduce.exchange.pure_model import wanted
 from ps_allreduce.workloads.user_code import blaming
 
 #: Bytes of arrays in a dataset's graph, which is sent to every worker.
@@ -95,8 +95,7 @@ def _called(
 ) -> tf.data.Dataset:
     name = getattr(function, "__name__", "dataset")
     with blaming(f"{name}({worker}, {num_workers})", folder):
-        seeded = {"seed": seed} if "seed" in inspect.signature(function).parameters else {}
-        dataset = function(worker, num_workers, **seeded)
+        dataset = function(worker, num_workers, **wanted(function, seed=seed))
     if isinstance(dataset, tf.data.Dataset):
         return dataset
     raise UserError(

@@ -37,10 +37,10 @@ def _example(index: tf.Tensor) -> Any:
     return {"text": text, "numbers": numbers}, targets
 
 
-def dataset(shard: int, num_shards: int) -> tf.data.Dataset:
-    indices = tf.data.Dataset.range(96).shard(num_shards, shard)
+def dataset(shard: int, num_shards: int, seed: int) -> tf.data.Dataset:
+    indices = tf.data.Dataset.range(seed, seed + 96).shard(num_shards, shard)
     return indices.filter(lambda index: index >= 0).map(_example)  # its length is unknown now
 
 
-def validation_dataset(shard: int, num_shards: int) -> tf.data.Dataset:
-    return tf.data.Dataset.range(1000, 1032).shard(num_shards, shard).map(_example)
+def validation_dataset(shard: int, num_shards: int, seed: int) -> tf.data.Dataset:
+    return tf.data.Dataset.range(1000 + seed, 1032 + seed).shard(num_shards, shard).map(_example)
