@@ -125,7 +125,7 @@ def try_model(request: TryModel, report: Report) -> None:
     tried = TriedModel(
         optimizer=optimizer,
         precision=program.precision,
-        notes=(*left_out, *_constraints(program.keras_model), *program.notes),
+        notes=(*left_out, *_left_out(program.keras_model), *program.notes),
         only_whole=program.only_whole(),
         variables=program.variables,
         step_s=step_s,
@@ -145,12 +145,14 @@ def _time_steps(worker: LocalWorker) -> float:
     return median(taken)
 
 
-def _constraints(model: keras.Model) -> list[str]:
-    return [
+def _left_out(model: keras.Model) -> list[str]:
+    """What is not done as `fit` would do it, beside what the optimizer asks for."""
+    constraints = [
         f"without your constraint of {variable.path}"
         for variable in model.trainable_variables
         if variable.constraint is not None
     ]
+    return [*constraints, *["without XLA, with which fit would compile it"] * model.jit_compile]
 
 
 #: Imported here so that the fork server pays for it once, and not every task.

@@ -136,7 +136,9 @@ def build_model(workload: Workload, data_dir: Path) -> BuiltModel:
     """
     keras.utils.set_random_seed(workload.seed)
     model = workload.model
-    with _computing_in(workload.precision):
+    # The precision of a user's model is what was found in it: its code says that of each layer.
+    stated = Precision.FLOAT32 if isinstance(model, OwnModel) else workload.precision
+    with _computing_in(stated):
         if isinstance(model, OwnModel):
             return _build_own(workload, model, model.folder(data_dir))
         if isinstance(model, Weights):

@@ -9,7 +9,7 @@ embedding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,19 @@ def rehearse(model: PureModel, structure: Any, folder: Path) -> tuple[int, ...]:
         UserError: it cannot be traced, or uses something that workers do not have.
     """
     strays: list[keras.Variable] = []
+    changed = dict[int, keras.Variable]()
 
     def trace(batch: Any) -> tf.Tensor:
         values = [(v, tf.zeros(v.shape, v.dtype)) for v in (*model.trainable, *model.others)]
         loss, scope = training_loss(model.keras_model, batch, values, NotingScope)
         strays.extend(scope.strays.values())
+        changed.update(scope.changed)
         return loss
 
     with blaming("one training step", folder):
         function = tf.function(trace, autograph=False).get_concrete_function(structure)
     _check_strays(model.keras_model, strays)
+    _check_changed(variable for variable in model.trainable if id(variable) in changed)
     _check_captures(function.graph)
     if function.output_shapes.rank != 0:
         raise UserError(
@@ -76,6 +79,15 @@ def _check_strays(model: keras.Model, strays: Sequence[keras.Variable]) -> None:
                 "suite cannot carry it from step to step (a stateful recurrent layer, or keras."
                 "random without a SeedGenerator of a layer). Leave it out."
             )
+
+
+def _check_changed(trained: Iterable[keras.Variable]) -> None:
+    """What is trained changes by gradients alone, where it is kept."""
+    for variable in trained:
+        raise UserError(
+            f"a step assigns the trained weight {variable.path} itself, as SpectralNormalization "
+            "does: the suite changes trained weights by their gradients only. Leave it out."
+        )
 
 
 def _check_captures(graph: Any) -> None:

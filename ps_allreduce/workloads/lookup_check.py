@@ -18,12 +18,18 @@ from ps_allreduce.exchange.pure_model import PureModel, training_loss
 
 
 class NotingScope(keras.StatelessScope):
-    """Notes which variables are read, and which of them nobody has given a value."""
+    """Notes which variables are read, which of them nobody has given a value, and which change."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.read = set[int]()
         self.strays: dict[int, keras.Variable] = {}
+        self.changed: dict[int, keras.Variable] = {}
+
+    def add_update(self, update: tuple[keras.Variable, Any]) -> None:
+        """What a layer assigns."""
+        super().add_update(update)
+        self.changed[id(update[0])] = update[0]
 
     def get_current_value(self, variable: keras.Variable) -> Any:
         """The value as the scope has it."""

@@ -211,6 +211,7 @@ def run_program(program: Program, values: Sequence[tf.Tensor]) -> BatchOutputs:
         program.accumulation,
         MOMENTS_PER_BATCH,
     )
-    for handle, value in zip(handles, out.state, strict=True):
-        assign(handle, value)
-    return out
+    kept = [assign(handle, value) for handle, value in zip(handles, out.state, strict=True)]
+    # A step that was begun ahead reads the state once this one has told its loss.
+    with tf.control_dependencies(kept):
+        return replace(out, loss=tf.identity(out.loss))

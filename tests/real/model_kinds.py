@@ -107,6 +107,12 @@ def mixed_float16() -> keras.Model:
     return sequential()
 
 
+def one_inner_layer_in_float16() -> keras.Model:
+    given = keras.Input((5, 3))
+    inner = layers.Bidirectional(layers.GRU(4, dtype="mixed_float16"))(given)
+    return _compiled(keras.Model(given, layers.Dense(1)(inner)))
+
+
 def _tokens(length: int = 7) -> Any:
     return keras.Input((length,), dtype="int32", name="tokens")
 
@@ -189,12 +195,13 @@ def constant_of_its_own() -> keras.Model:
 
 
 def asks_for_much() -> keras.Model:
-    """An unused branch, a constraint, and settings of an optimizer that are not followed."""
+    """An unused branch, a constraint, XLA, and settings of an optimizer, none of them followed."""
     given = _tokens()
     inner = layers.Embedding(9, 4, name="words")(given)
     last = layers.Dense(2, kernel_constraint=keras.constraints.NonNeg(), name="last")
     model = _Unused(given, last(inner))
-    model.compile(optimizer=keras.optimizers.Adam(0.002, clipnorm=1.0), loss="mse")
+    adam = keras.optimizers.Adam(0.002, clipnorm=1.0)
+    model.compile(optimizer=adam, loss="mse", jit_compile=True)
     return model
 
 

@@ -75,6 +75,11 @@ def unseeded_noise() -> Any:
     return _compiled(keras.Model(given, layers.Dense(1)(_Noise()(given))))
 
 
+def assigned() -> Any:
+    given = keras.Input((2,))
+    return _compiled(keras.Model(given, layers.SpectralNormalization(layers.Dense(1))(given)))
+
+
 def float64() -> Any:
     given = keras.Input((2,))
     return _compiled(keras.Model(given, layers.Dense(1, dtype="float64", name="wide")(given)))
