@@ -80,7 +80,8 @@ def doubt_about(
     doubts = [
         *_disturbed(first, second),
         *_busy(first, second),
-        *_uneven(first, second),
+        # A target is reached, whoever made the steps.
+        *(_uneven(first, second) if metric == RATE else ()),
         *_unequal_failures(first, second),
         *_missed(metric, first, second),
         *drifted(case, (first, second, metric)),

@@ -216,7 +216,7 @@ def contenders(case: Case, metric: Metric = RATE) -> Iterator[tuple[Point, ...]]
 def _contends(point: Point, synchronous: bool, metric: Metric) -> bool:
     traits = point.setting.traits
     alike = traits.synchronous is synchronous and not traits.as_shipped
-    measured = len(metric.values(point)) > 0 and not is_uneven(point)
+    measured = len(metric.values(point)) > 0 and not (metric == RATE and is_uneven(point))
     return alike and traits.communicates() and measured
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from rich.console import Console
@@ -40,6 +41,7 @@ from ps_allreduce.point.layout import num_hosts as hosts_needed
 from ps_allreduce.point.layout import num_ps_hosts, too_few_hosts
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.resources import LayoutKind, Spread
+from ps_allreduce.point.strategies import AnyStrategy
 from ps_allreduce.point.strategies.base import StrategySide
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Workload
@@ -69,6 +71,7 @@ def plan_sweep(
     """
     scopes = _scopes(_with_ps_hosts(request, capacity), capacity, describe, choices)
     points = _points(request.study, scopes)
+    _tell_absent_workers(request, points, console)
     able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
     if settle_exchange(request, able, capacity, describe, choices):
         points = _points(request.study, scopes)
@@ -246,16 +249,40 @@ def _tell_impossible(points: Sequence[Experiment], describe: Describe, console: 
 
 
 def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Experiment]) -> None:
-    """Refuse options that no point of the sweep uses."""
-    used: set[str] = set()
-    for strategy in {point.strategy for point in points}:
-        used |= strategy.understands()
+    """Refuse options that no point of the sweep uses, or that the sweep chooses otherwise."""
+    strategies = {point.strategy for point in points}
+    used = {name for strategy in strategies for name in strategy.understands()}
     if not any(point.strategy.host_aggregation for point in points):
         used -= {"host_aggregation"}
     for setting in settings.stated:
         if setting not in used:
             needs = NEEDS.get(setting, ": leave it out.")
             raise UserError(f"no point of {name} uses {option_of(setting)}{needs}")
+        if not any(_has(strategy, settings.only([setting])) for strategy in strategies):
+            raise UserError(f"{name} chooses {option_of(setting)} itself: leave it out.")
+
+
+def _has(strategy: AnyStrategy, stated: StrategySettings) -> bool:
+    """The strategy understands what is stated, and it is so."""
+    with suppress(UserError):  # another value would not fit to the rest of the strategy
+        return {*stated.stated} <= strategy.understands() and stated.put_into(strategy) == strategy
+    return False
+
+
+def _tell_absent_workers(
+    request: StudyRequest, points: Sequence[Experiment], console: Console
+) -> None:
+    """Say which stated numbers of workers a sweep does not take.
+
+    Raises:
+        UserError: it takes none of them.
+    """
+    found = {point.num_workers for point in points}
+    absent = [number for number in request.sweep.workers or () if number not in found]
+    if not points:
+        raise UserError(f"{request.name} has no point with that many workers: leave --workers out.")
+    if absent:
+        console.print(f"No point of {request.name} has {' or '.join(map(str, absent))} workers.")
 
 
 def _fitting(

@@ -124,7 +124,8 @@ CELLS = tuple(
 def _points(scope: Scope) -> Iterator[Experiment]:
     if scope.network is None:
         raise UserError("wire states the rates of emulated links: use LAUNCHER=emulated.")
-    cells = [(cell, _at_rate_of(cell, scope)) for cell in CELLS]
+    asked = [cell for cell in CELLS if cell.workers in scope.scale.workers]
+    cells = [(cell, _at_rate_of(cell, scope)) for cell in asked]
     yield from dict.fromkeys(point for each in cells for point in _of_cell(*each))
     for cell, own in cells:
         if (cell.num_bytes, cell.workers, cell.num_ps) == (SMALL, 4, 4):

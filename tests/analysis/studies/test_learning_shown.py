@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,16 @@ def test_trainings_that_never_reach_the_target_leave_no_verdict(missed: int, med
     last = curves[["loss", "seconds", "low", "high"]].iloc[-1].tolist()
     assert last == [0.5, float(median), fastest, np.inf]
     assert curves[["seconds", "low", "high"]].iloc[0].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_target_counts_that_one_worker_reached_almost_alone() -> None:
+    alone = [
+        replace(record, metrics=replace(record.metrics, steps_per_worker=(90, 10)))
+        for record in trained(AsynchronousServers, [5.0, 5.5, 5.2], 100.0)
+        if record.metrics is not None
+    ]
+    shown = LEARNING.show(cases_of(trained(SynchronousServers, [10.0, 11.0, 10.5], 100.0), alone))
+    assert "faster to the target" in shown.sentences[0]
 
 
 def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_numbers() -> None:
