@@ -259,7 +259,7 @@ def _refuse_unused(name: str, settings: StrategySettings, points: Sequence[Exper
             needs = NEEDS.get(setting, ": leave it out.")
             raise UserError(f"no point of {name} uses {option_of(setting)}{needs}")
         if not any(_has(strategy, settings.only([setting])) for strategy in strategies):
-            raise UserError(f"{name} chooses {option_of(setting)} itself: leave it out.")
+            raise UserError(f"no point of {name} has {option_of(setting)} as stated: leave it out.")
 
 
 def _has(strategy: AnyStrategy, stated: StrategySettings) -> bool:
@@ -278,11 +278,14 @@ def _tell_absent_workers(
         UserError: it takes none of them.
     """
     found = {point.num_workers for point in points}
-    absent = [number for number in request.sweep.workers or () if number not in found]
+    small = request.study.small.workers if request.study.small else ()
+    absent = {*(request.sweep.workers or ())} - found - {*small}
     if not points:
         raise UserError(f"{request.name} has no point with that many workers: leave --workers out.")
     if absent:
-        console.print(f"No point of {request.name} has {' or '.join(map(str, absent))} workers.")
+        console.print(
+            f"No point of {request.name} has {' or '.join(map(str, sorted(absent)))} workers."
+        )
 
 
 def _fitting(
