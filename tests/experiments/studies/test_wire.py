@@ -18,8 +18,8 @@ from tests.experiments.studies.scopes import make_scope
 NETWORK = EmulatedNetwork(num_hosts=8, bits_per_s=None)
 
 
-def points() -> list[Experiment]:
-    scope = make_scope(workers=(2,), launcher="emulated", spread=Spread(), network=NETWORK)
+def points(workers: tuple[int, ...] = (1, 2, 4, 8)) -> list[Experiment]:
+    scope = make_scope(workers=workers, launcher="emulated", spread=Spread(), network=NETWORK)
     return list(STUDY.points(scope))
 
 
@@ -39,6 +39,7 @@ def test_every_strategy_is_in_every_cell_once() -> None:
         ("stock_allreduce", False): len(RATES),
         **dict.fromkeys([(each, True) for each in ("allreduce", "ps_sync")], 1),
     }
+    assert {point.num_workers for point in points((2, 3))} == {2}
 
 
 def test_points_fit_on_the_hosts_and_state_their_links() -> None:
