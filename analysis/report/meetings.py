@@ -42,6 +42,7 @@ from analysis.wording import (
     outcome_text,
     range_text,
     rate_text,
+    transports_label,
     with_interval,
     workers_text,
 )
@@ -72,7 +73,8 @@ def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
     suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
-    against = f"Against plain TensorFlow, both {training}{_apart_text(*row.points)}: "
+    apart = transports_label(*(point.transport for point in row.points))
+    against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}: "
     if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
         told = against + _nothing_faster(row)
         if row.outcome is not Outcome.NO_VERDICT:
@@ -84,15 +86,6 @@ def stock_sentence(row: Comparison) -> str:
     if row.outcome is Outcome.SLOWER:
         said = f"plain TensorFlow ({plain}) is {factor} faster here than {suite.name}"
     return f"{against}{said} {where_text(first)}, {launches_text(first.decision)}."
-
-
-def _apart_text(suite: Point, stock: Point) -> str:
-    """Transports and formats of gradients that differ: that may be why one is faster."""
-    named = {
-        "transport": (suite.transport, stock.transport),
-        "gradients in": (suite.asked["gradients_on_wire"], stock.asked["gradients_on_wire"]),
-    }
-    return "".join(f", {name} {a} and {b}" for name, (a, b) in named.items() if a != b)
 
 
 def _nothing_faster(row: Comparison) -> str:
