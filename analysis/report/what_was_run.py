@@ -130,14 +130,13 @@ def _profile_text(case: Case) -> str:
         most = ""
         if own["most_warmup_steps"] is not None:
             most = (
-                f", over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s at "
-                "the latest"
+                f", over anyway when both {own['most_warmup_steps']} steps and "
+                f"{own['most_warmup_s']:g} s are"
             )
         least = f" and {_range(seconds)} s" * bool(seconds.max() > 0)
         lengths = (
-            f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
-            f"{own['least_warmup_s']:g} s{most}; "
-            f"measured: at least {_range(steps)} steps{least}"
+            f": {own['warmup']} warm-up of at least {own['least_warmup_steps']} steps and "
+            f"{own['least_warmup_s']:g} s{most}; at least {_range(steps)} steps{least} measured"
         )
     return f"{_shared(case.attempts['profile'])}{lengths}; {_repetitions_text(case)}"
 

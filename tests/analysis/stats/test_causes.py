@@ -501,6 +501,19 @@ def test_lost_packets_come_with_what_to_change(
     assert told in advice
 
 
+def test_ports_that_hold_a_step_are_not_what_loses_packets() -> None:
+    where: dict[str, Any] = {"launcher": "emulated", "spread": Spread()}
+    where["network"] = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+    fast, slow = (make_experiment(each, **where) for each in (SynchronousServers, AllReduce))
+    for size, told in ((400, "A switch port holds more than"), (10**7, "Give switch ports more")):
+        sides = [
+            runs(own, times(factor), **on_hosts(own) | {"gradient_bytes": size})
+            for own, factor in ((slow, 1.0), (fast, 2.0))
+        ]
+        (explained,) = explanations(case_of(*sides))
+        assert advice_text(explained, Cause.LOST).startswith(told)
+
+
 def test_tables_show_every_point() -> None:
     case = case_of_pair()
     parts = parts_table(case).set_index("setting")
