@@ -50,7 +50,8 @@ def what_was_run(case: Case) -> Items:
         ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (
             "worker",
-            f"{own['device']}, {own['cores_per_worker']} core(s), {_threads_text(case)}",
+            f"{own['device']}, {count_text(own['cores_per_worker'], 'core')}, "
+            f"{_threads_text(case)}",
         ),
         ("launcher", own["launcher"]),
         ("profile", _profile_text(case)),
@@ -65,7 +66,7 @@ def _threads_text(case: Case) -> str:
         by_strategy.setdefault(point.setting.called, set()).add(point.threads)
     numbers = {name: " or ".join(map(str, sorted(each))) for name, each in by_strategy.items()}
     if len(set(numbers.values())) == 1:
-        return f"{next(iter(numbers.values()))} thread(s)"
+        return f"threads {next(iter(numbers.values()))}"
     return "threads " + ", ".join(f"{name} {text}" for name, text in numbers.items())
 
 
