@@ -148,8 +148,8 @@ def test_a_sweep_of_one_side_ends_with_the_fastest_setting(width: int, tmp_path:
     assert len(lines) <= 4
     assert " ".join(line.strip() for line in lines).startswith(
         "Of 2 synchronous settings at 4 workers, ps_sync, largest_first is the fastest with 200 "
-        "[190.4, 210.1] images/s: it is 2.00x [2.00, 2.00] faster than ps_sync, round_robin, the "
-        f"default, 3 launches each. {LINKS}"
+        "[190.4, 210.1] images/s: it is 2.00x [2.00, 2.00] faster than ps_sync, round_robin "
+        f"(the default), 3 launches each. {LINKS}"
     )
 
 
