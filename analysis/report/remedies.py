@@ -114,7 +114,7 @@ def _lost_advice(told: Explanation) -> str:
     """More memory for ports, less at once, or the other strategy where that was not measured."""
     network = told.slower.experiment.network
     if all(map(_fits_ports, told.slower.counting)):
-        return "A switch port holds more than a step sends to a host: something else loses packets."
+        return "Larger switch ports would not help: one holds more than a step sends to a host."
     ports = "give switch ports more memory"
     if network is not None:
         ports += f" than {bytes_text(network.port_buffer_bytes)} (--port-buffer)"

@@ -505,7 +505,10 @@ def test_ports_that_hold_a_step_are_not_what_loses_packets() -> None:
     where: dict[str, Any] = {"launcher": "emulated", "spread": Spread()}
     where["network"] = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
     fast, slow = (make_experiment(each, **where) for each in (SynchronousServers, AllReduce))
-    for size, told in ((400, "A switch port holds more than"), (10**7, "Give switch ports more")):
+    for size, told in (
+        (400, "Larger switch ports would not help"),
+        (10**7, "Give switch ports more"),
+    ):
         sides = [
             runs(own, times(factor), **on_hosts(own) | {"gradient_bytes": size})
             for own, factor in ((slow, 1.0), (fast, 2.0))
