@@ -264,7 +264,7 @@ def _total_cores_line(first: Point, second: Point) -> str:
     if first_cores is None or second_cores is None:
         return "Launches differ in the cores of all tasks together: compare figures per core only."
     if first_cores == second_cores:
-        return f"Both sides use {count_text(first_cores, 'core')} in all, servers included."
+        return f"Each side uses {count_text(first_cores, 'core')} in all, servers included."
     return (
         f"The sides do not use the same cores in all: {first.setting.label} {first_cores}, "
         f"{second.setting.label} {second_cores} with those of the servers."
