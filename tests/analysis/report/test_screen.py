@@ -134,7 +134,7 @@ def test_a_single_worker_that_is_as_fast_as_both_sides_is_told(
     alone = [run(make_experiment(Single), each, turn) for turn, each in times(rate).items()]
     save_all(tmp_path, [*records(times(2.0), LOCAL), *alone])
     *lines, _ = last_lines(tmp_path, 80)
-    assert len(lines) <= 3
+    assert len(lines) <= 4
     said = " ".join(line.strip() for line in lines)
     assert told in said
     assert ("A single worker" in said) is bool(told)
