@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import pandas as pd
 
 from analysis.data.load import SweepFiles
-from ps_allreduce.record.hosts import HostFacts, describe_difference
+from ps_allreduce.record.hosts import HostFacts, facts_apart
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
 
@@ -125,9 +125,9 @@ def host_kinds(records: Iterable[RunRecord]) -> dict[str, HostKind]:
     return {**kinds}
 
 
-def describe_kinds(one: HostKind, other: HostKind) -> str:
-    """What sets two kinds of hosts apart."""
-    return describe_difference(next(iter(one.values())), next(iter(other.values())))
+def kinds_apart(one: HostKind, other: HostKind) -> list[tuple[str, object, object]]:
+    """What sets two kinds of hosts apart: the names of facts, and both values of each."""
+    return facts_apart(next(iter(one.values())), next(iter(other.values())))
 
 
 def differences(other: Sequence[RunRecord], analysed: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -185,12 +185,12 @@ def _host_lines(other: Mapping[str, HostKind], analysed: Mapping[str, HostKind])
     beside = (new or list(analysed.values()))[0]
     pairs = [(kind, beside) for kind in gone] or [(first, kind) for kind in new]
     return [
-        f"hosts {', '.join(one)} (analysed: {_other_names(one, two)}) differ in "
-        f"{describe_kinds(one, two)}"
+        f"{name} of {', '.join(one)}: {old} (analysed: {now}{_of_others(one, two)})"
         for one, two in pairs
+        for name, old, now in kinds_apart(one, two)
     ]
 
 
-def _other_names(one: HostKind, two: HostKind) -> str:
-    names = ", ".join(two)
-    return "others of these names" if names == ", ".join(one) else names
+def _of_others(one: HostKind, two: HostKind) -> str:
+    """The names of the second kind, if they are others."""
+    return "" if [*one] == [*two] else f" of {', '.join(two)}"

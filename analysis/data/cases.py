@@ -119,7 +119,7 @@ class Point:
     @property
     def transport(self) -> str | None:
         """What carries the gradients; None where nothing is carried."""
-        return self.experiment.strategy.transport
+        return self.experiment.transport
 
     @cached_property
     def rates(self) -> pd.Series:

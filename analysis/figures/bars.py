@@ -257,8 +257,8 @@ def explanation_data(case: Case) -> pd.DataFrame:
             "faster": told.faster.setting.label,
             "part": part.cause.value,
             "ms": part.seconds.mean * 1e3,
-            "ms_low": _scaled(part.seconds.low),
-            "ms_high": _scaled(part.seconds.high),
+            "ms_low": _scaled(part.interval[0]),
+            "ms_high": _scaled(part.interval[1]),
         }
         for told in _drawn(case)
         for part in told.difference.parts

@@ -272,7 +272,7 @@ KINDS = (
         "milliseconds of a mean step that a part takes more at the setting that is named first. To "
         "the left: those that it takes less. The parts add up to the difference (diamond). Where "
         "the global batches differ, the step of the first setting is scaled to the same number of "
-        "examples. Intervals are in the table.",
+        "examples. Intervals, and which parts are estimates, are in the table.",
         plot=plot_explanation,
         data=explanation_data,
         page="explanation",

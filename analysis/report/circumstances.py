@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.blocks import SweepResults
-from analysis.data.cases import MARK, Case, processors_may_limit
+from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.derive.steadiness import Steadiness
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison
@@ -34,6 +34,7 @@ from ps_allreduce.cluster import TaskType
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.optimizers import OnRows
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LIMIT,
@@ -209,9 +210,21 @@ def share_lines(case: Case) -> list[str]:
         f"At {count_text(len(uneven), 'point')} one worker made far more steps than others: "
         f"{share:.0%} of all at {worst.setting.label}, {workers_text(worst.num_workers)}{times}. "
         f"Such rates are not ranked. {worst.num_workers} times the rate of the slowest worker is "
-        f"{equal:.4g} {case.unit}/s there, not {mean_rate(worst):.4g}. Servers on hosts of "
-        "their own (--layout dedicated) or bounded staleness (--staleness 1) may help."
+        f"{equal:.4g} {case.unit}/s there, not {mean_rate(worst):.4g}.{_evener_text(worst)}"
     ]
+
+
+def _evener_text(uneven: Point) -> str:
+    """What may even the shares: other hosts help where some workers only have a server beside."""
+    asked, hosts = uneven.asked, uneven.common("num_hosts") or 1
+    ways = {
+        "servers on hosts of their own (--layout dedicated)": hosts > 1
+        and asked["layout"] == LayoutKind.COLOCATED
+        and uneven.experiment.num_ps % hosts > 0,
+        "bounded staleness (--staleness 1)": not uneven.setting.traits.as_shipped,
+    }
+    told = " or ".join(way for way, may in ways.items() if may)
+    return f" {capital(told)} may help." if told else ""
 
 
 def above_one_lines(case: Case) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.data.cases import Case
 from analysis.report.remedies import advice_text
-from analysis.stats.causes import CausedPart, Explanation, explanations
+from analysis.stats.causes import OF_LINKS, CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import MOST_STRETCH, Cause
@@ -40,12 +40,10 @@ MOST_PARTS = 3
 #: Parts that are smaller than this share of the largest one are left out of a sentence.
 WORTH_TELLING = 0.1
 
-#: Parts that are told add up to no more than the difference, but for their digits.
-ROUNDED = 0.01
-
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
+    '"up to" is an estimate from bytes and rates of links, not a measurement, and has no interval. '
     "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
     "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
     "Where the global batches differ, the slower setting's step is scaled to the same number of "
@@ -143,25 +141,26 @@ def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
 
 def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
     """What other parts take less, where those that are told are more than the difference."""
-    less_s = sum(part.seconds.mean for part in parts) - told.difference.step.mean
-    if less_s <= ROUNDED * told.difference.step.mean:
-        return ""
-    return f"; all other parts together take {_ms_text(less_s)} less"
+    less = _ms(sum(part.seconds.mean for part in parts)) - _ms(told.difference.step.mean)
+    return f"; all other parts together take {number(less)} ms less" if less > 0.0 else ""
 
 
 def _parts_text(parts: Iterable[CausedPart]) -> str:
     return ", ".join(f"{_seconds_text(part)} {part.cause}" for part in parts)
 
 
+def _ms(seconds: float | None) -> float:
+    """Three digits."""
+    return float(f"{(seconds or 0.0) * 1e3:.3g}")
+
+
 def _ms_text(seconds: float) -> str:
-    return f"{number(float(f'{seconds * 1e3:.3g}'))} ms"
+    return f"{number(_ms(seconds))} ms"
 
 
 def _interval_text(part: CausedPart) -> str:
-    ends = (part.seconds.low, part.seconds.high)
-    if None in ends:
-        return ""
-    return " [{}]".format(", ".join(number(float(f"{(e or 0.0) * 1e3:.3g}")) for e in ends))
+    ends = part.interval
+    return "" if None in ends else f" [{', '.join(number(_ms(end)) for end in ends)}]"
 
 
 def _unseen_lines(case: Case, found: Iterable[Explanation]) -> Iterator[str]:
@@ -219,28 +218,20 @@ def main_reason(case: Case) -> str:
 
 
 def _reason(told: Explanation) -> str:
-    """The parts of the difference, or the largest where its interval lies above all others.
-
-    With what to change about the first, if that is certain.
-    """
+    """The parts of the difference, with what to change about the first if that is certain."""
     if told.unseen or not told.difference.causes:
         return ""
     longer = _longer_text(told)
     parts = _worth_telling(told.difference.causes)
-    part, *others = parts
+    part = parts[0]
     if not part.sure:
         mean = f"the largest mean is that of {part.cause}, {_seconds_text(part)}"
         mean += _less_text(told, [part])
         return f"{longer}. What causes it is not certain: {mean}; {_to_tell(told, part)}."
-    apart = all(part.exceeds(each) for each in others)
-    found = f"; {_largest_text(part)}" if apart else f": {_parts_text(parts)}"
-    less = _less_text(told, [part] if apart else parts)
-    return f"{longer}{found}{less}. {advice_text(told, part.cause)}".rstrip()
-
-
-def _largest_text(part: CausedPart) -> str:
-    return f"the largest part is {part.cause}, {_seconds_text(part)}"
+    found = f"{_parts_text(parts)}{_less_text(told, parts)}"
+    return f"{longer}: {found}. {advice_text(told, part.cause)}".rstrip()
 
 
 def _seconds_text(part: CausedPart) -> str:
-    return f"{_ms_text(part.seconds.mean)}{_interval_text(part)}"
+    most = "up to " * (part.cause in OF_LINKS and part.seconds.mean > 0.0)
+    return f"{most}{_ms_text(part.seconds.mean)}{_interval_text(part)}"

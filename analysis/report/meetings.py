@@ -42,6 +42,7 @@ from analysis.wording import (
     outcome_text,
     range_text,
     rate_text,
+    transports_label,
     with_interval,
     workers_text,
 )
@@ -64,35 +65,30 @@ def meeting_sentence(row: Comparison) -> str:
     faster = f"{factor_text(told.decision)} faster"
     return capital(
         f"{told.first.title} is {faster} than {told.second.title} {where_text(told)}, "
-        f"{launches_text(told.decision)}."
+        f"{_launches_text(told)}."
     )
+
+
+def _launches_text(row: Comparison) -> str:
+    """How many there are, and the level of the interval where that is unusual."""
+    return f"{launches_text(row.decision)}{f', {row.level} interval' * bool(row.level)}"
 
 
 def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
     suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
-    against = f"Against plain TensorFlow, both {training}{_apart_text(*row.points)}: "
+    apart = transports_label(*(point.transport for point in row.points))
+    against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}: "
     if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
         told = against + _nothing_faster(row)
         if row.outcome is not Outcome.NO_VERDICT:
             return told
         return f"{told} Measured: {factor_text(row.decision)}, {suite.name} over {stock.name}."
-    first, plain = row.better_first(), stock.best.setting.label
-    factor = factor_text(first.decision)
-    said = f"{suite.name} is {factor} faster than {plain}"
-    if row.outcome is Outcome.SLOWER:
-        said = f"plain TensorFlow ({plain}) is {factor} faster here than {suite.name}"
-    return f"{against}{said} {where_text(first)}, {launches_text(first.decision)}."
-
-
-def _apart_text(suite: Point, stock: Point) -> str:
-    """Transports and formats of gradients that differ: that may be why one is faster."""
-    named = {
-        "transport": (suite.transport, stock.transport),
-        "gradients in": (suite.asked["gradients_on_wire"], stock.asked["gradients_on_wire"]),
-    }
-    return "".join(f", {name} {a} and {b}" for name, (a, b) in named.items() if a != b)
+    first = row.better_first()
+    faster, slower = (side.best.setting.label for side in first.sides)
+    factor, launches = factor_text(first.decision), launches_text(first.decision)
+    return f"{against}{faster} is {factor} faster than {slower} {where_text(first)}, {launches}."
 
 
 def _nothing_faster(row: Comparison) -> str:
@@ -100,7 +96,7 @@ def _nothing_faster(row: Comparison) -> str:
     decision, where = row.decision, where_text(row)
     if why := _why_no_verdict(decision):
         return f"No verdict on {first} and {second} {where}, since {why}."
-    measured = f"{where}, {launches_text(decision)} (ratio {factor_text(decision)})"
+    measured = f"{where}, {_launches_text(row)} (ratio {factor_text(decision)})"
     if decision.outcome is Outcome.EQUAL:
         return capital(f"{first} and {second} are {decision.outcome} {measured}.")
     # What would decide at fewer workers than were asked for is no advice.
@@ -213,7 +209,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     table = comparisons(case)
     best, row = leader(table, contending), leading(table, contending)
     is_default = default_of(best, contending) is best
-    named = f"{best.setting.label}{', the default,' * is_default}"
+    named = f"{best.setting.label}{' (the default)' * is_default}"
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
     measured = _measured_text(case, best)
@@ -234,10 +230,12 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
 
 
 def _left_text(best: Point, left: Sequence[Point]) -> str:
-    """Settings by name; only many synchronous ones are counted, of which a table has all pairs."""
-    if best.setting.traits.synchronous and len(left) > MOST_NAMED:
-        return count_text(len(left), "other")
-    return " or ".join(point.setting.label for point in left)
+    """Settings by name, but many synchronous ones, of which a table has all pairs."""
+    names = "; ".join(point.setting.label for point in left)
+    if len(left) == 1:
+        return names
+    many = best.setting.traits.synchronous and len(left) > MOST_NAMED
+    return f"{len(left)} others{f' ({names})' * (not many)}"
 
 
 def _measured_text(case: Case, point: Point) -> str:
@@ -247,16 +245,15 @@ def _measured_text(case: Case, point: Point) -> str:
 
 def _against(row: Comparison, *, is_default: bool) -> str:
     label, decision = row.second.best.setting.label, row.decision
-    named = f"{label}, the default" if is_default else label
-    launches, middle = launches_text(decision), f"{named}," if is_default else label
+    named, launches = f"{label} (the default)" if is_default else label, launches_text(decision)
     if why := _why_no_verdict(decision):
-        return f"no verdict whether it is faster than {named}, since {why}"
+        return f"no verdict on whether it is faster than {named}, since {why}"
     factor = factor_text(decision)
     if decision.outcome is Outcome.EQUAL:
-        return f"it is {decision.outcome} to {named} ({factor}, {launches})"
+        return f"it is {decision.outcome} to {named}, {factor}, {launches}"
     if decision.outcome is Outcome.UNDECIDED:
         return (
-            f"whether it is faster than {middle} is undecided ({factor}, {launches}), and "
+            f"whether it is faster than {named} is undecided ({factor}, {launches}), and "
             f"{missing_text(decision)}"
         )
     return f"it is {factor} faster than {named}, {launches}"
@@ -331,8 +328,8 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     rates = [e.bits_per_s for r in records for e in r.links if (e.source, e.target) in links]
     shares = pd.Series([share for r in records for share in use_of(r, links)], dtype=float)
     used = f", in use {range_text(shares)}" if len(shares) else ""
-    them = "them" if len(links) > 1 else "it"
+    it, them = ("They", "them") if len(links) > 1 else ("It", "it")
     return [
-        f"That leaves out {links_text(links)} ({rate_text(median(rates))}{used}), slower than "
-        f"other links of the same hosts: repair {them}."
+        f"Not counted: {links_text(links)}{used}. {it} carried only {rate_text(median(rates))}, "
+        f"less than other links of the same hosts: repair {them}."
     ]

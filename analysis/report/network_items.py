@@ -13,7 +13,7 @@ from statistics import median
 
 import pandas as pd
 
-from analysis.data.blocks import HostKind, describe_kinds, host_kinds
+from analysis.data.blocks import HostKind, host_kinds, kinds_apart
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import PagePart
 from analysis.report.what_was_run import Items
@@ -201,16 +201,16 @@ def host_items(records: Sequence[RunRecord]) -> Items:
 
 
 def _kinds_text(first: HostKind, *others: HostKind) -> str:
-    name, facts = next(iter(first.items()))
+    facts = next(iter(first.values()))
     gpus = f", {count_text(len(facts.gpus), 'GPU')} {facts.gpus[0].model}" if facts.gpus else ""
     described = f"{facts.cpu_model}, {facts.memory_bytes / 1e9:.1f} GB{gpus}".rstrip()
     if not others:
         return f"one: {described}"
-    parts = [
-        f"{', '.join(kind)} and {name} differ in {describe_kinds(kind, first)}" for kind in others
-    ]
-    mixed = f"{len(others) + 1} (mixed): {', '.join(first)}: {described}"
-    return "; ".join([mixed, *parts])
+    told = [f"{', '.join(first)} ({described})"]
+    for kind in others:
+        apart = ", ".join(f"{name} {own}" for name, own, _ in kinds_apart(kind, first))
+        told.append(f"{', '.join(kind)} (the same but for {apart})")
+    return f"{len(told)}: {'; '.join(told)}"
 
 
 def leaf_switch(facts: HostFacts) -> str:

@@ -13,17 +13,19 @@ from typing import Any
 
 from analysis.data.cases import Point
 from analysis.data.setting import exchange_of
-from analysis.derive.fastest_step import left_out_links, slowest_links
+from analysis.derive.fastest_step import left_out_links, made_flows_of, slowest_links
 from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import Explanation
 from analysis.stats.decision import MARGIN
 from analysis.stats.explained_parts import Cause, lost_shares
 from analysis.stats.setting_pairs import changed_pairs
 from analysis.wording import bytes_text, capital, links_text, rate_text
+from ps_allreduce.bounds import link_bytes
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.wire import WireType
+from ps_allreduce.record.records import RunRecord
 
 #: A placement is worth advice if the hottest server's share falls to this share of it.
 WORTH_MOVING = 0.98
@@ -111,6 +113,8 @@ def _worker_advice(told: Explanation) -> str:
 def _lost_advice(told: Explanation) -> str:
     """More memory for ports, less at once, or the other strategy where that was not measured."""
     network = told.slower.experiment.network
+    if all(map(_fits_ports, told.slower.counting)):
+        return "Larger switch ports would not help: one holds more than a step sends to a host."
     ports = "give switch ports more memory"
     if network is not None:
         ports += f" than {bytes_text(network.port_buffer_bytes)} (--port-buffer)"
@@ -121,6 +125,15 @@ def _lost_advice(told: Explanation) -> str:
     *others, last = ways
     listed = f"{', '.join(others)} or {last}" if others else last
     return f"{capital(listed)}."
+
+
+def _fits_ports(record: RunRecord) -> bool:
+    """No port of a switch gets more bytes in a step than it holds; False where that is unknown."""
+    network = record.experiment.network
+    received = [each for _, each in link_bytes(made_flows_of(record)).values()]
+    if network is None or network.racks > 1 or network.traffic or not received:
+        return False
+    return max(received) <= network.port_buffer_bytes
 
 
 _OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter servers"}

@@ -80,8 +80,8 @@ class Verdict:
         reason: where the difference of the main comparison comes from, and what to change; empty
             where no difference is shown.
         network: what it has to do with networks, and where two sides do not meet which settings
-            are farthest apart; empty where nothing was compared.  That a single worker is faster
-            than both sides counts more.
+            are farthest apart; empty where nothing was compared.  That a single worker is as fast
+            as both sides counts more.
         warnings: what hosts and compute the figures are of, and the doubts about them.
         details: further sentences, in order.
     """
@@ -159,13 +159,19 @@ def _of_sides(case: Case, main: Comparison) -> list[str]:
 
 
 def _alone_sentence(table: Comparisons, main: Comparison) -> str:
-    """A single worker that is faster than the workers of both sides; else empty."""
+    """A single worker that is as fast as the workers of both sides; else empty."""
     row = next(iter(table.of(Kind.SINGLE)), None)
-    if row is None or main.outcome is Outcome.NO_VERDICT or row.outcome is not Outcome.FASTER:
+    if row is None or main.outcome is Outcome.NO_VERDICT:
         return ""
-    several = row.second.best
+    several, factor = row.second.best, factor_text(row.decision)
+    told = {
+        Outcome.FASTER: f"{factor} faster than",
+        Outcome.EQUAL: f"{row.outcome} ({factor}) to",
+    }
+    if row.outcome not in told:
+        return ""
     return (
-        f"A single worker is {factor_text(row.decision)} faster than {several.num_workers} with "
+        f"A single worker is {told[row.outcome]} {several.num_workers} with "
         f"{several.setting.called}: {several.num_workers} do not pay here."
     )
 
@@ -258,9 +264,7 @@ def _total_cores_line(first: Point, second: Point) -> str:
     if first_cores is None or second_cores is None:
         return "Launches differ in the cores of all tasks together: compare figures per core only."
     if first_cores == second_cores:
-        return (
-            f"Both sides use the same {count_text(first_cores, 'core')} in all, servers included."
-        )
+        return f"Each side uses {count_text(first_cores, 'core')} in all, servers included."
     return (
         f"The sides do not use the same cores in all: {first.setting.label} {first_cores}, "
         f"{second.setting.label} {second_cores} with those of the servers."

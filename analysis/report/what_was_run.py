@@ -50,7 +50,8 @@ def what_was_run(case: Case) -> Items:
         ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
         (
             "worker",
-            f"{own['device']}, {own['cores_per_worker']} core(s), {_threads_text(case)}",
+            f"{own['device']}, {count_text(own['cores_per_worker'], 'core')}, "
+            f"{_threads_text(case)}",
         ),
         ("launcher", own["launcher"]),
         ("profile", _profile_text(case)),
@@ -65,7 +66,7 @@ def _threads_text(case: Case) -> str:
         by_strategy.setdefault(point.setting.called, set()).add(point.threads)
     numbers = {name: " or ".join(map(str, sorted(each))) for name, each in by_strategy.items()}
     if len(set(numbers.values())) == 1:
-        return f"{next(iter(numbers.values()))} thread(s)"
+        return f"threads {next(iter(numbers.values()))}"
     return "threads " + ", ".join(f"{name} {text}" for name, text in numbers.items())
 
 
@@ -130,14 +131,13 @@ def _profile_text(case: Case) -> str:
         most = ""
         if own["most_warmup_steps"] is not None:
             most = (
-                f", over after {own['most_warmup_steps']} steps and {own['most_warmup_s']:g} s at "
-                "the latest"
+                f", at most until {own['most_warmup_steps']} steps and "
+                f"{own['most_warmup_s']:g} s are both over"
             )
         least = f" and {_range(seconds)} s" * bool(seconds.max() > 0)
         lengths = (
-            f": {own['warmup']} warm-up, at least {own['least_warmup_steps']} steps and "
-            f"{own['least_warmup_s']:g} s{most}; "
-            f"measured: at least {_range(steps)} steps{least}"
+            f": {own['warmup']} warm-up of at least {own['least_warmup_steps']} steps and "
+            f"{own['least_warmup_s']:g} s{most}; at least {_range(steps)} steps{least} measured"
         )
     return f"{_shared(case.attempts['profile'])}{lengths}; {_repetitions_text(case)}"
 

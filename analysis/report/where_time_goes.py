@@ -78,7 +78,8 @@ POP_NOTE = (
     "balance x communication efficiency. Communication efficiency is serialisation x transfer. "
     "Asynchronous workers never meet, so nothing but input makes their serialisation less than 1. "
     "Per machine paid for: places for workers that are free on the hosts count as idle workers. "
-    "Computation scaling: useful seconds of an example in strategy single over those here."
+    "Computation scaling: how long a worker computes for an example in strategy single, over how "
+    "long it does here."
 )
 
 

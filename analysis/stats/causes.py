@@ -52,7 +52,7 @@ _SHOWN = (
 _ROUNDED_S = 1e-9
 
 #: What the busiest link would save: a bound, of which some may be hidden.
-_OF_LINKS = (Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK)
+OF_LINKS = (Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,11 @@ class CausedPart:
     proof: Estimate
 
     @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """Of the seconds; none of what links would save, which nobody measured."""
+        return (None, None) if self.cause in OF_LINKS else self.seconds.ends[1:]
+
+    @property
     def sure(self) -> bool:
         """The interval lies above 0."""
         return self.seconds.low is not None and self.seconds.low > 0.0
@@ -78,11 +83,6 @@ class CausedPart:
     def there(self) -> bool:
         """The interval of the proof lies above 0."""
         return self.proof.low is not None and self.proof.low > 0.0
-
-    def exceeds(self, other: CausedPart) -> bool:
-        """The interval lies above that of another part."""
-        low, high = self.seconds.low, other.seconds.high
-        return low is not None and high is not None and low > high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def _without_links_alike(
     Args:
         most: seconds by which each cause may differ at most.
     """
-    for cause in _OF_LINKS:
+    for cause in OF_LINKS:
         apart = float(long[cause].mean() - short[cause].mean())
         if apart > max(0.0, most[cause]):
             share = 1.0 - max(0.0, most[cause]) / apart
@@ -221,7 +221,7 @@ def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.D
     workers compute was measured.  Of what makes gradients late there is only the rest to gain:
     without it, more of the exchange is exposed.
     """
-    offsets = [(Cause.EXCHANGE, _OF_LINKS), (Cause.IN_TURN, _HIDING), (Cause.EXCHANGE, _HIDING)]
+    offsets = [(Cause.EXCHANGE, OF_LINKS), (Cause.IN_TURN, _HIDING), (Cause.EXCHANGE, _HIDING)]
     for less, group in offsets:
         differences = long.mean() - short.mean()
         saved = -differences[less]

@@ -58,9 +58,12 @@ class Doubt:
         """Whether it may explain a ratio of first over second with this interval.
 
         Where that includes 1, a doubt counts only if it explains more than the margin of equality.
+        Where there is none, launches are too few, whatever else may explain a difference.
         """
         first, second = (math.pow(most, FAR) for most in self.explains)
-        if low is None or high is None or low <= 1 <= high:
+        if low is None or high is None:
+            return math.isinf(first)
+        if low <= 1 <= high:
             return max(first, second) > 1 + MARGIN
         return low <= first and high >= 1 / second
 

@@ -86,11 +86,12 @@ def leading(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
 def farthest_apart(case: Case) -> Comparison | None:
     """Where two sides do not meet, what is decided of their settings; else those farthest apart.
 
-    None where no two settings are compared.
+    None where no two settings are compared.  Plain TensorFlow has a sentence of its own.
     """
     table, rows = comparisons(case), pairs_of(case)
     points = [*dict.fromkeys(point for row in rows for point in row.points)]
-    if not points:
+    points = [point for point in points if not point.setting.traits.as_shipped]
+    if len(points) < 2:
         return None
     slowest = min(points, key=lambda point: mean_gain(point, RATE))
     return finding(table, points) or table.between(highest(points), slowest)

@@ -86,6 +86,11 @@ class Experiment:
         return self.strategy.num_ps
 
     @property
+    def transport(self) -> str | None:
+        """What carries the gradients, and as what if not float32; None where nothing is carried."""
+        return self.strategy.transport_on(self.resources.device)
+
+    @property
     def evaluation(self) -> Evaluation | None:
         """What is evaluated after the measured steps, or again and again; None for nothing."""
         measured = self.measurement
@@ -146,6 +151,7 @@ class Experiment:
         servers_spread = self.spread if self.strategy.uses_servers else None
         return {
             **self.strategy.columns(),
+            "transport": self.transport,
             "num_workers": self.num_workers,
             "global_batch": self.global_batch,
             **self.workload.columns(),

@@ -56,7 +56,7 @@ class SideKind:
         """Whether a point is on this side; one with an altered part is on none."""
         own = point.strategy
         alike = self.trains_like(own) and own.as_shipped is self.as_shipped
-        return alike and not own.is_altered and self.transport in (None, own.transport)
+        return alike and not own.is_altered and self.transport in (None, point.transport)
 
     def trains_like(self, strategy: Strategy | type[Strategy]) -> bool:
         """Whether a strategy, as shipped or not, combines gradients as this side does."""
@@ -159,9 +159,9 @@ class Rivals(Generic[T]):
 
     def transports(self, kind: SideKind) -> list[str]:
         """Those of a side: gradients in float32 first, then in the order of the points."""
-        strategies = [self.experiment(point).strategy for point in self.of(kind)]
-        strategies.sort(key=lambda own: _FORMATS.index(str(own.columns()["gradients_on_wire"])))
-        return list(dict.fromkeys(own.transport for own in strategies if own.transport))
+        asked = [self.experiment(point) for point in self.of(kind)]
+        asked.sort(key=lambda own: _FORMATS.index(str(own.columns()["gradients_on_wire"])))
+        return list(dict.fromkeys(own.transport for own in asked if own.transport))
 
     def shared_transports(self, first: SideKind, second: SideKind) -> list[str]:
         """Transports that both sides have settings with."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.buckets import Messages
+from ps_allreduce.point.resources import Device
 from ps_allreduce.serialization import Columns, column
 
 #: Elements of gradients and parameters are float32 wherever they are computed with or kept.
@@ -87,8 +88,16 @@ class Collective(StrEnum):
 #: Horovod by Gloo: both from memory of processors over sockets of TCP (decision 0025).
 TCP = "tcp"
 
-#: AUTO takes NCCL where every worker has a GPU: which one is unknown beforehand.
-TRANSPORT_OF = {Collective.RING: TCP, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
+
+def carrier_of(collective: Collective, device: Device) -> str:
+    """What a collective sends over: on processors AUTO takes a ring, on GPUs NCCL if it can.
+
+    TensorFlow decides so (`AssignCollectiveType` in `collective_param_resolver_local.cc`).
+    """
+    return TCP if device is Device.CPU else _ON_GPUS[collective]
+
+
+_ON_GPUS = {Collective.RING: TCP, Collective.NCCL: "nccl", Collective.AUTO: "auto"}
 
 
 def transport_text(carrier: str, gradients: WireType) -> str:

@@ -238,9 +238,13 @@ def kinds(hosts: Sequence[HostFacts]) -> dict[str, list[str]]:
 
 def describe_difference(one: HostFacts, other: HostFacts) -> str:
     """What sets two hosts apart, in words."""
+    return "; ".join(f"{name} {own} and {its}" for name, own, its in facts_apart(one, other))
+
+
+def facts_apart(one: HostFacts, other: HostFacts) -> list[tuple[str, object, object]]:
+    """What sets two hosts apart: the names of facts, and both values of each."""
     first, second = _comparable(one), _comparable(other)
-    names = [name for name, value in first.items() if value != second[name]]
-    return "; ".join(f"{name} {first[name]} and {second[name]}" for name in names)
+    return [(name, own, second[name]) for name, own in first.items() if own != second[name]]
 
 
 def _comparable(host: HostFacts) -> dict[str, object]:

@@ -345,9 +345,9 @@ def _mark_lines(case: Case) -> list[str]:
     if MARK not in "".join(point_table(case)["marks"]):
         return []
     return [
-        f"{MARK} processors may have been the limit, so no efficiency is claimed: in some launch "
-        f"they were {BUSY_LIMIT:.0%} busy or more, or this is not known and tasks had fewer cores "
-        "than they use."
+        f"{MARK} processors may have been the limit of this rate or speed-up, so no efficiency is "
+        f"claimed: in some launch they were {BUSY_LIMIT:.0%} busy or more, or this is not known "
+        "and tasks had fewer cores than they use."
     ]
 
 

@@ -95,8 +95,8 @@ def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyN
     gain = []
     if row is not None:
         rival = row.second.best
-        named = "the default, " * (rival is default_of(best, contending))
-        gain = [_ratio_number(row, f"over {named}{rival.setting.label}")]
+        named = " (the default)" * (rival is default_of(best, contending))
+        gain = [_ratio_number(row, f"over {rival.setting.label}{named}")]
     return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
 

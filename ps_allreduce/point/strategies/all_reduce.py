@@ -15,11 +15,11 @@ from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.wire import (
-    TRANSPORT_OF,
     WIRE_SETTINGS,
     Collective,
     Wire,
     WireType,
+    carrier_of,
     transport_text,
 )
 from ps_allreduce.serialization import Columns
@@ -97,11 +97,10 @@ class AllReduce(LookingUp):
         """None in buckets."""
         return self.sending.bytes_per_pack if isinstance(self.sending, Packs) else None
 
-    @property
-    def transport(self) -> str:
+    def transport_on(self, device: Device) -> str:
         """That of the collective; packs travel in float32."""
         gradients = self.wire.gradients if self.wire else WireType.FLOAT32
-        return transport_text(TRANSPORT_OF[self.collective], gradients)
+        return transport_text(carrier_of(self.collective, device), gradients)
 
     def check_fits(self, num_workers: int, spread: Spread | None, resources: Resources) -> None:
         """NCCL needs GPUs."""

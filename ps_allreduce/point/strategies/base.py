@@ -24,7 +24,7 @@ from ps_allreduce.point.placement import (
     servers_of_tables,
     without_tables,
 )
-from ps_allreduce.point.resources import LayoutKind, Resources, Spread
+from ps_allreduce.point.resources import Device, LayoutKind, Resources, Spread
 from ps_allreduce.point.strategies.stated import DECLARATIONS, Embeddings, StrategySettings
 from ps_allreduce.point.wire import TCP, UNBUCKETED, WIRE_SETTINGS, Wire, WireType, transport_text
 from ps_allreduce.serialization import LATER, Columns
@@ -228,8 +228,7 @@ class Strategy(Columns):
         """Of packs that a library makes of gradients, 0 for one pack; None where it makes none."""
         return None
 
-    @property
-    def transport(self) -> str | None:
+    def transport_on(self, device: Device) -> str | None:
         """What carries the gradients, and as what if not float32; None where nothing is carried.
 
         TensorFlow's gRPC, if the strategy does not say otherwise.
@@ -268,7 +267,6 @@ class Strategy(Columns):
         """The settings by the name of their column; those of other strategies are left out."""
         return {
             "num_ps": self.num_ps,
-            "transport": self.transport,
             "gradients_on_wire": WireType.FLOAT32.value if self.communicates() else None,
             **self.implied,
             **Columns.columns(self),

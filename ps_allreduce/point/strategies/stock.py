@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.resources import Resources, Spread
+from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies.all_reduce import AllReduce
 from ps_allreduce.point.strategies.base import Servers, Strategy, StrategySide
 from ps_allreduce.point.strategies.stated import Altered, Embeddings, StrategySettings
 from ps_allreduce.point.strategies.with_servers import AsynchronousServers, check_steps_per_dispatch
-from ps_allreduce.point.wire import TRANSPORT_OF, UNBUCKETED, Collective, Wire
+from ps_allreduce.point.wire import UNBUCKETED, Collective, Wire, carrier_of
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.serialization import LATER
 
@@ -127,7 +127,7 @@ class StockAllReduce(Stock):
     """MultiWorkerMirroredStrategy, which is synchronous.
 
     Attributes:
-        collective: AUTO is TensorFlow's default; on processors it takes a ring as well.
+        collective: AUTO is TensorFlow's default.
     """
 
     kind: ClassVar[str] = "stock_allreduce"
@@ -140,10 +140,9 @@ class StockAllReduce(Stock):
 
     collective: Collective = Collective.AUTO
 
-    @property
-    def transport(self) -> str:
+    def transport_on(self, device: Device) -> str:
         """That of the collective."""
-        return TRANSPORT_OF[self.collective]
+        return carrier_of(self.collective, device)
 
     @property
     def packed_bytes(self) -> int | None:

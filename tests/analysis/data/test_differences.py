@@ -29,16 +29,12 @@ def host(name: str, **facts: Any) -> HostRecord:
 def test_kinds_of_hosts_that_changed_joined_or_left_are_described() -> None:
     old = block(host("n1", cpu_model="Old one"), host("n2", cpu_model="Old one"))
     assert differences(old, block(host("n3"))) == (
-        "hosts n1, n2 (analysed: n3) differ in cpu_model Old one and A processor",
+        "cpu_model of n1, n2: Old one (analysed: A processor of n3)",
     )
     mixed = block(host("n1"), host("n2", cpu_model="Old one"))
     alike = block(host("n3"))
-    assert differences(mixed, alike) == (
-        "hosts n2 (analysed: n3) differ in cpu_model Old one and A processor",
-    )
-    assert differences(alike, mixed) == (
-        "hosts n3 (analysed: n2) differ in cpu_model A processor and Old one",
-    )
+    assert differences(mixed, alike) == ("cpu_model of n2: Old one (analysed: A processor of n3)",)
+    assert differences(alike, mixed) == ("cpu_model of n3: A processor (analysed: Old one of n2)",)
 
 
 def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:

@@ -146,7 +146,7 @@ def test_points_that_were_measured_for_other_lengths_are_of_one_case() -> None:
     (case,) = cases_of(runs(own, {0: 1.0}), runs(other, {0: 1.0}))
     assert len(case.points) == 2
     assert dict(what_was_run(case))["profile"].endswith(
-        "measured: at least 100 steps and 0 to 20 s; 1 launch of a point"
+        "; at least 100 steps and 0 to 20 s measured; 1 launch of a point"
     )
 
 

@@ -37,7 +37,7 @@ def test_a_busy_machine_claims_no_efficiency_and_is_marked(busy: float | None) -
     assert found["marks"] == "*"
     assert list(found[["efficiency_single", "speedup_single"]].isna()) == [True, False]
     assert text_table(case)["rate"].iloc[-1].endswith("] *")
-    assert "* processors may have been the limit, so no efficiency is claimed" in legend(case)
+    assert "* processors may have been the limit of this rate or speed-up, so no " in legend(case)
     assert plot_efficiency(case) is None
 
 
@@ -60,7 +60,7 @@ def test_a_machine_with_time_left_claims_efficiency(
 
 def test_emulated_workers_that_differ_are_told() -> None:
     told = dict(what_was_run(circumstances()["emulated workers that differ"]))
-    assert "10 steps and 1 s, over after 40 steps and 10 s at the latest; " in told["profile"]
+    assert "10 steps and 1 s, at most until 40 steps and 10 s are both over; " in told["profile"]
     differing = "factors of workers 1:1.5,3:0.8, jitter gamma:0.1:1"
     assert told["compute"] == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 

@@ -363,6 +363,9 @@ def circumstances() -> dict[str, Case]:
         ),
         "a little foreign load": case_of(on_hosts(DISTURBED)),
         "foreign load": case_of(on_hosts(DISTURBED)[:2], on_hosts(DISTURBED, LOADED)[2:]),
+        "one launch beside other programs": case_of(
+            [run(own, 100.0, 0, hosts=(LOADED,)) for own in (RING, SYNC)]
+        ),
         "jobs that are apart": case_of(
             of_job("7", 0, 100.0),
             of_job("8", 1000, 110.0),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.derive.network_causes import better_placement, network_causes
-from analysis.figures.bars import plot_explanation
+from analysis.figures.bars import explanation_data, plot_explanation
 from analysis.report.explanation import (
     MEANINGS,
     explanation_lines,
@@ -325,9 +325,10 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
     said, *unseen = explanation_lines(case)
     assert said == explanation_sentence(told["allreduce", "ps_sync"])
     assert said.startswith("All-reduce is 2.00x [")
-    assert "] the hottest server" in said
+    assert " ms more than one of all-reduce: up to " in said
+    assert " ms the hottest server" in said
     reason = main_reason(case)
-    assert "the largest part is the hottest server, " in reason
+    assert said.split(": ")[1] in reason
     assert reason.endswith(
         "With 2 servers, ps:0 holds 75% of the bytes under round_robin. largest_first would give "
         "each 50%."
@@ -453,11 +454,15 @@ def test_nothing_is_advised_that_the_faster_one_shows() -> None:
     )
 
 
-def test_no_part_is_called_the_largest_whose_interval_meets_that_of_another() -> None:
-    said = main_reason(case_of_pair(spread_s=0.01))
-    assert "the largest part" not in said
-    assert "] the hottest server, " in said
-    assert "] exposed communication and the update. With 2 servers, ps:0 holds 75%" in said
+def test_what_links_would_save_is_told_as_no_measurement() -> None:
+    case = case_of_pair(spread_s=0.01)
+    assert " ms the hottest server, " in main_reason(case)
+    assert "] exposed communication and the update. With 2 servers, ps:0" in main_reason(case)
+    for text in (*explanation_table(case)["the hottest server ms"], main_reason(case)):
+        assert re.search(r"up to [\d.]+( ms the hottest server|$)", text) or text == "-"
+    drawn = explanation_data(case).set_index("part")["ms_low"]
+    assert drawn[[str(Cause.HOT_SERVER)]].isna().all()
+    assert drawn[[str(Cause.EXCHANGE)]].notna().all()
 
 
 @pytest.mark.parametrize(
@@ -494,6 +499,22 @@ def test_lost_packets_come_with_what_to_change(
     assert figure is not None
     assert "lost packets" in figure.axes[0].get_legend_handles_labels()[1]
     assert told in advice
+
+
+def test_ports_that_hold_a_step_are_not_what_loses_packets() -> None:
+    where: dict[str, Any] = {"launcher": "emulated", "spread": Spread()}
+    where["network"] = EmulatedNetwork(num_hosts=4, bits_per_s=1e8)
+    fast, slow = (make_experiment(each, **where) for each in (SynchronousServers, AllReduce))
+    for size, told in (
+        (400, "Larger switch ports would not help"),
+        (10**7, "Give switch ports more"),
+    ):
+        sides = [
+            runs(own, times(factor), **on_hosts(own) | {"gradient_bytes": size})
+            for own, factor in ((slow, 1.0), (fast, 2.0))
+        ]
+        (explained,) = explanations(case_of(*sides))
+        assert advice_text(explained, Cause.LOST).startswith(told)
 
 
 def test_tables_show_every_point() -> None:

@@ -66,7 +66,7 @@ def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrateg
     assert f" is fastest is not decided. {name}, partitioned, 2 ps made " in told
     assert f"faster than {name}, round_robin, 1 ps, 3 launches each; whether it is faster" in told
     others = ("round_robin, 2", "round_robin, 4", "partitioned, 4")
-    left = " or ".join(f"{name}, {each} ps" for each in others)
+    left = f"3 others ({'; '.join(f'{name}, {each} ps' for each in others)})"
     assert f"whether it is faster than {left} is not decided. The mean rate of" in told
     assert f"The mean rate of {name}, partitioned, 4 ps is 792.5 [" in told
     assert re.search(f"over {name}, partitioned, 2 ps it is [^,]+, [^,]+, undecided: ", told)
@@ -79,7 +79,7 @@ def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrateg
 def test_a_ratio_of_too_few_launches_is_called_so() -> None:
     once = case_of([each for each in swept() if each.repetition == 0])
     assert key_numbers(once)[1].meaning.startswith(
-        "ratio, fewer than three launches ended well: over the default, ps_sync, "
+        "ratio, fewer than three launches ended well: over ps_sync, "
     )
 
 

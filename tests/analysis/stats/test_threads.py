@@ -39,7 +39,7 @@ def test_equal_threads_are_told_once() -> None:
     case = case_of(runs(RING, times(2.0)), runs(with_threads(SynchronousServers, 2), times(1.0)))
     assert "threads" not in report_table(case, "results")
     assert not [line for line in verdict(case).details if "threads" in line]
-    assert dict(what_was_run(case))["worker"].endswith("2 thread(s)")
+    assert dict(what_was_run(case))["worker"].endswith("threads 2")
 
 
 def test_rivals_of_one_strategy_are_told_apart_by_their_threads() -> None:

@@ -54,7 +54,7 @@ def test_hosts_that_add_up_hold_equally_many_workers() -> None:
 def test_nccl_is_for_gpus() -> None:
     gpus = Resources(device=Device.GPU)
     made = make_experiment(AllReduce, collective=Collective.NCCL, resources=gpus)
-    assert made.strategy.transport == "nccl"
+    assert made.transport == "nccl"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
@@ -63,7 +63,7 @@ def test_every_strategy_works_without_a_word_and_its_traits_agree(
 ) -> None:
     made = strategy.of(StrategySettings())
     assert made == strategy()
-    assert (made.transport is not None) == strategy.communicates()
+    assert (made.transport_on(Device.CPU) is not None) == strategy.communicates()
     assert (made.servers is not None) == strategy.uses_servers
     assert not (strategy.deals_steps and strategy.synchronous)
     assert not (strategy.replicated and strategy.uses_servers)
@@ -133,10 +133,13 @@ def test_collectives_but_ring_use_packs() -> None:
 
 
 def test_gradients_are_carried_by_tcp_or_by_the_collective() -> None:
-    assert SynchronousServers().transport == AllReduce().transport == "tcp"
-    assert AllReduce(sending=Wire(gradients=WireType.FLOAT16)).transport == "tcp in float16"
-    assert AllReduce.of(StrategySettings(collective=Collective.NCCL)).transport == "nccl"
-    assert AllReduce.of(StrategySettings(collective=Collective.AUTO)).transport == "auto"
+    assert SynchronousServers().transport_on(Device.GPU) == "tcp"
+    half = AllReduce(sending=Wire(gradients=WireType.FLOAT16))
+    assert half.transport_on(Device.CPU) == "tcp in float16"
+    for collective in Collective:
+        packed = AllReduce.of(StrategySettings(collective=collective))
+        assert packed.transport_on(Device.CPU) == "tcp"
+        assert packed.transport_on(Device.GPU) == {"ring": "tcp"}.get(collective, collective)
 
 
 def test_names_and_labels_are_told_apart() -> None:
