@@ -77,7 +77,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_throughput(record),
         **_shares(record),
         **_evaluated(record),
-        **(_learned(record.learned) if record.learned else {}),
+        **(_learned(record.learned) if record.learned and record.learned.loss else {}),
         **_against_the_links(record, timings, window),
         **_where_time_goes(record, timings, window),
         "record_path": place,
@@ -164,6 +164,7 @@ def _evaluated(record: RunRecord) -> Row:
 
 
 def _learned(learned: LearningCurve) -> Row:
+    """Of a training that had a loss at its first evaluation; else nothing is known."""
     staleness = np.repeat(np.arange(len(learned.staleness)), learned.staleness)
     return {
         "trained_s": learned.seconds[-1],
