@@ -27,6 +27,7 @@ from analysis.wording import (
     count_text,
     factor_text,
     number,
+    three_digits,
     transports_label,
     workers_text,
 )
@@ -131,8 +132,11 @@ def _ratio_text(told: Explanation) -> str:
 
 
 def _longer_text(told: Explanation) -> str:
+    """A step of fewer workers trains fewer examples: the difference is that of as many."""
     slower, faster = (point.setting.label for point in (told.slower, told.faster))
     more = _ms_text(told.difference.step.mean)
+    if len({point.experiment.global_batch for point in (told.slower, told.faster)}) > 1:
+        return f"For the examples of a step of {faster}, {slower} takes {more} more"
     return f"A step of {slower} takes {more} more than one of {faster}"
 
 
@@ -154,14 +158,14 @@ def _parts_text(parts: Iterable[CausedPart]) -> str:
 
 
 def _ms_text(seconds: float) -> str:
-    return f"{number(float(f'{seconds * 1e3:.3g}'))} ms"
+    return f"{number(three_digits(seconds * 1e3))} ms"
 
 
 def _interval_text(part: CausedPart) -> str:
     ends = (part.seconds.low, part.seconds.high)
     if None in ends:
         return ""
-    return " [{}]".format(", ".join(number(float(f"{(e or 0.0) * 1e3:.3g}")) for e in ends))
+    return " [{}]".format(", ".join(number(three_digits((e or 0.0) * 1e3)) for e in ends))
 
 
 def _unseen_lines(case: Case, found: Iterable[Explanation]) -> Iterator[str]:

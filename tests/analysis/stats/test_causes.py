@@ -202,6 +202,10 @@ def test_another_exchange_may_be_longer_without_lost_packets(other: str) -> None
 def test_fewer_workers_need_more_of_their_steps() -> None:
     found = difference(launches(), launches(), None, growth=2.0)
     assert found.causes[0].cause is Cause.FEWER_WORKERS
+    ring = make_experiment(AllReduce, 4, launcher="slurm", spread=Spread())
+    (told,) = explanations(case_of(runs(SPREAD, times(1.0)), runs(ring, times(3.0))))
+    said = "For the examples of a step of all-reduce, ps_sync, round_robin takes "
+    assert said in explanation_sentence(told)
     assert found.causes[0].seconds.mean == pytest.approx(0.1)
 
 
