@@ -73,6 +73,7 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **(record.tcp.columns() if record.tcp else {}),
         **(record.rows_asked.columns() if record.rows_asked else {}),
         "congestion": _congestion(record),
+        "port_loss": _port_loss(record),
         **_figures(record),
         **_throughput(record),
         **_shares(record),
@@ -139,6 +140,17 @@ def _congestion(record: RunRecord) -> str | None:
         return record.experiment.network.congestion
     found = {host.facts.congestion for host in record.hosts}
     return (found.pop() or None) if len(found) == 1 else None
+
+
+def _port_loss(record: RunRecord) -> float | None:
+    """Ports count during the whole run, and so do samples: a window sends only a part of it."""
+    counted: dict[str, list[int]] = {}
+    for sample in record.samples:
+        if sample.tcp is not None:
+            counted.setdefault(sample.host, []).append(sample.tcp.sent)
+    sent = sum(max(each) - min(each) for each in counted.values())
+    is_known = sent > 0 and {host.name for host in record.hosts} <= counted.keys()
+    return record.port_drops / sent if is_known and record.port_drops is not None else None
 
 
 def _largest(values: Iterable[float | None]) -> float | None:
