@@ -29,18 +29,24 @@ _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 def rate_text(bits_per_s: float) -> str:
     """`190 Mbit/s`, three digits."""
-    for prefix, size in _PREFIXES:
-        if bits_per_s >= size:
-            return f"{bits_per_s / size:.3g} {prefix}bit/s"
-    return f"{bits_per_s:.3g} bit/s"
+    return _with_prefix(bits_per_s, "bit/s")
 
 
 def bytes_text(size: float) -> str:
     """`12.8 MB`, three digits."""
-    for prefix, unit in _PREFIXES:
-        if size >= unit:
-            return f"{size / unit:.3g} {prefix}B"
-    return f"{size:.3g} B"
+    return _with_prefix(size, "B")
+
+
+def _with_prefix(value: float, unit: str) -> str:
+    rounded = three_digits(value)
+    fitting = (each for each in _PREFIXES if rounded >= each[1])
+    prefix, size = next(fitting, ("", 1.0))
+    return f"{rounded / size:g} {prefix}{unit}"
+
+
+def three_digits(value: float) -> float:
+    """A number without what nobody can tell."""
+    return float(f"{value:.3g}")
 
 
 def number(value: float | None) -> str:

@@ -77,10 +77,14 @@ def demands(
         flows += _to_servers(experiment, host_of, bytes_per_server)
         flows += [] if rows is None else _rows_to_servers(experiment, host_of, rows)
     if strategy.uses_collective:
-        whole = gradient_bytes - (0 if rows is None else rows.unique * rows.row_bytes)
         gathered = None if strategy.uses_servers else rows
-        flows += _around(experiment, host_of, whole, gathered)
+        flows += _around(experiment, host_of, _whole_bytes(gradient_bytes, rows), gathered)
     return tuple(flows)
+
+
+def _whole_bytes(gradient_bytes: int, rows: RowsAsked | None) -> float:
+    """Of the gradients of a worker those that are exchanged whole, in float32."""
+    return gradient_bytes - (0.0 if rows is None else rows.unique * rows.row_bytes)
 
 
 def _rows_to_servers(
@@ -232,7 +236,8 @@ def nominal_network_s(
     """
     num_ps, network = experiment.num_ps, experiment.network
     host_of = {str(task): host for task, host in place_by_number(experiment).items()}
-    shares = [gradient_bytes // num_ps] * num_ps if experiment.strategy.places_variables else []
+    of_each = int(_whole_bytes(gradient_bytes, rows) // max(num_ps, 1))
+    shares = [of_each] * num_ps if experiment.strategy.places_variables else []
     rates = {}
     for host in host_of.values():
         out, into = network.traffic_at(int(host)) if network else (0.0, 0.0)

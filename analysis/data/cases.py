@@ -5,8 +5,8 @@ train it: a strategy with its servers and placement, or its collective.  A *poin
 number of workers, with all its attempts.  A *turn* is made of runs that were made one right after
 the other, and only these are pairs: they share what drifts.  A launch that was made again later
 keeps the number of its repetition but not its neighbours.  Where trainings learn, the launches of a
-point are those of all seeds, and pairs have the same seed.  What a case is called is decided in
-`case_names`.
+point are those of all seeds, and pairs have the same seed and repetition.  What a case is called is
+decided in `case_names`.
 """
 
 from __future__ import annotations
@@ -279,8 +279,9 @@ def make_cases(
         planned: runs that were asked for, each `<experiment_id>/<repetition>`.
     """
     learns = table["evaluation_steps"].notna()
+    seeds = table.groupby(["seed", "repetition"]).ngroup()
     attempts = table.assign(
-        turn=turns_of(table).where(~learns, table["seed"]),
+        turn=turns_of(table).where(~learns, seeds),
         point=[records[str(path)].experiment.point_id for path in table.index],
     ).groupby("point", sort=False)
     asked = _asked_at(attempts.head(1), records)

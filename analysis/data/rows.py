@@ -73,11 +73,12 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **(record.tcp.columns() if record.tcp else {}),
         **(record.rows_asked.columns() if record.rows_asked else {}),
         "congestion": _congestion(record),
+        "port_loss": _port_loss(record),
         **_figures(record),
         **_throughput(record),
         **_shares(record),
         **_evaluated(record),
-        **(_learned(record.learned) if record.learned else {}),
+        **(_learned(record.learned) if record.learned and record.learned.loss else {}),
         **_against_the_links(record, timings, window),
         **_where_time_goes(record, timings, window),
         "record_path": place,
@@ -141,6 +142,17 @@ def _congestion(record: RunRecord) -> str | None:
     return (found.pop() or None) if len(found) == 1 else None
 
 
+def _port_loss(record: RunRecord) -> float | None:
+    """Ports count during the whole run, and so do samples: a window sends only a part of it."""
+    counted: dict[str, list[int]] = {}
+    for sample in record.samples:
+        if sample.tcp is not None:
+            counted.setdefault(sample.host, []).append(sample.tcp.sent)
+    sent = sum(max(each) - min(each) for each in counted.values())
+    is_known = sent > 0 and {host.name for host in record.hosts} <= counted.keys()
+    return record.port_drops / sent if is_known and record.port_drops is not None else None
+
+
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
@@ -164,6 +176,7 @@ def _evaluated(record: RunRecord) -> Row:
 
 
 def _learned(learned: LearningCurve) -> Row:
+    """Of a training that had a loss at its first evaluation; else nothing is known."""
     staleness = np.repeat(np.arange(len(learned.staleness)), learned.staleness)
     return {
         "trained_s": learned.seconds[-1],

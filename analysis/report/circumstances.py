@@ -27,6 +27,7 @@ from analysis.wording import (
     count_text,
     number,
     ratio_text,
+    three_digits,
     with_interval,
     workers_text,
 )
@@ -210,7 +211,7 @@ def share_lines(case: Case) -> list[str]:
         f"At {count_text(len(uneven), 'point')} one worker made far more steps than others: "
         f"{share:.0%} of all at {worst.setting.label}, {workers_text(worst.num_workers)}{times}. "
         f"Such rates are not ranked. {worst.num_workers} times the rate of the slowest worker is "
-        f"{equal:.4g} {case.unit}/s there, not {mean_rate(worst):.4g}.{_evener_text(worst)}"
+        f"{number(equal)} {case.unit}/s there, not {number(mean_rate(worst))}.{_evener_text(worst)}"
     ]
 
 
@@ -420,7 +421,7 @@ def humps_lines(launches: pd.DataFrame) -> list[str]:
     if two.empty:
         return []
     humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
-    near = " and ".join(f"{ms:.3g} ms" for ms in humps)
+    near = " and ".join(f"{number(three_digits(ms))} ms" for ms in humps)
     return [
         f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')}, in the "
         f"first of them near {near}."

@@ -27,6 +27,7 @@ from analysis.wording import (
     count_text,
     factor_text,
     number,
+    three_digits,
     transports_label,
     workers_text,
 )
@@ -129,8 +130,11 @@ def _ratio_text(told: Explanation) -> str:
 
 
 def _longer_text(told: Explanation) -> str:
+    """A step of fewer workers trains fewer examples: the difference is that of as many."""
     slower, faster = (point.setting.label for point in (told.slower, told.faster))
     more = _ms_text(told.difference.step.mean)
+    if len({point.experiment.global_batch for point in (told.slower, told.faster)}) > 1:
+        return f"For the examples of a step of {faster}, {slower} takes {more} more"
     return f"A step of {slower} takes {more} more than one of {faster}"
 
 
@@ -151,7 +155,7 @@ def _parts_text(parts: Iterable[CausedPart]) -> str:
 
 def _ms(seconds: float | None) -> float:
     """Three digits."""
-    return float(f"{(seconds or 0.0) * 1e3:.3g}")
+    return three_digits((seconds or 0.0) * 1e3)
 
 
 def _ms_text(seconds: float) -> str:

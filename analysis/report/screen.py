@@ -119,6 +119,8 @@ def show_two(
     for line in _difference_lines(*(each.block for each in results)):
         console.print(f"  {line}", markup=False)
     for case in shared:
+        if len(shared) > 1:
+            console.print(case.first.name, markup=False)
         console.print(_table(case))
         for line in _case_lines(case):
             console.print(line, markup=False)

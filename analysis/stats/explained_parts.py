@@ -53,7 +53,7 @@ MOST_STRETCH = 2.0
 STALLED_LIMIT = MARGIN
 
 #: Columns of the table of runs that tell of lost segments.
-COUNTED = ("segments_sent", "segments_sent_again", "loss_probes", "port_drops")
+COUNTED = ("segments_sent", "segments_sent_again", "loss_probes", "port_drops", "port_loss")
 
 
 def explained_parts(
@@ -149,13 +149,14 @@ def lost_shares(launches: pd.DataFrame) -> pd.Series:
     """Of each launch: segments lost over segments sent; 0 if unknown or not worth telling.
 
     What is sent again was lost, but for probes, which TCP sends of its own accord.  Where a probe
-    repairs a loss, only ports know of it.
+    repairs a loss, only ports know of it: of the whole run, while hosts tell of the window.
     """
     own = launches[[*COUNTED]].astype(float)
-    again = (own["segments_sent_again"] - own["loss_probes"]).clip(lower=0.0)
-    lost = pd.concat([again, own["port_drops"]], axis="columns").max(axis="columns")
-    shares = lost / own["segments_sent"]
-    return shares.where((lost >= LEAST_LOST) & (shares > LOST_LIMIT), 0.0)
+    again = own["segments_sent_again"] - own["loss_probes"]
+    of_window = (again / own["segments_sent"]).where(again >= LEAST_LOST)
+    of_run = own["port_loss"].where(own["port_drops"] >= LEAST_LOST)
+    shares = pd.concat([of_window, of_run], axis="columns").max(axis="columns")
+    return shares.where(shares > LOST_LIMIT, 0.0)
 
 
 def stalled_shares(launches: pd.DataFrame) -> pd.Series:

@@ -2,7 +2,8 @@
 
 Decides that the same training must have been measured in the same way, that machines and networks
 may differ, since these are what is compared, and that points meet only where all their settings
-agree.  Launches of two folders are never pairs.  All points of two folders are one family.
+agree.  Where a folder has one training on several networks, each meets what differs from it least.
+Launches of two folders are never pairs.  All points of two folders are one family.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ps_allreduce.errors import UserError
 
 #: Conditions that may differ between the two.
 OF_MACHINES = (
-    *("launcher", "network", "network_hosts", "asked_interface", "asked_workers_per_host"),
-    *("device", "devices_per_worker", "cores_per_worker"),
+    *("launcher", "network", "network_hosts", "port_buffer_bytes", "asked_interface"),
+    *("asked_workers_per_host", "device", "devices_per_worker", "cores_per_worker"),
 )
 _OF_TRAINING = tuple(name for name in CONDITIONS if name not in OF_MACHINES)
 
@@ -55,8 +56,7 @@ def shared_cases(first: Sequence[Case], second: Sequence[Case]) -> list[SharedCa
     Raises:
         UserError: nothing can be compared, with the reason.
     """
-    rivals = {_training(case): case for case in second}
-    met = [(case, rivals[_training(case)]) for case in first if _training(case) in rivals]
+    met = [(case, rival) for case in first for rival in _nearest(case, second)]
     if not met:
         raise UserError(f"These results cannot be compared: {_why_apart(first, second)}.")
     pairs = {(one, other): _same_points(one, other) for one, other in met}
@@ -76,6 +76,13 @@ def shared_cases(first: Sequence[Case], second: Sequence[Case]) -> list[SharedCa
         )
         for (one, other), own in pairs.items()
     ]
+
+
+def _nearest(case: Case, others: Sequence[Case]) -> list[Case]:
+    """Those with the same training whose machines and networks differ in the fewest conditions."""
+    alike = [other for other in others if _training(other) == _training(case)]
+    apart = [len(condition_differences(case, other, OF_MACHINES)) for other in alike]
+    return [other for other, count in zip(alike, apart, strict=True) if count == min(apart)]
 
 
 def _training(case: Case) -> tuple[object, ...]:

@@ -72,7 +72,6 @@ def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
         points, lambda p: _network(p.experiment).port_buffer_bytes == deepest, _alike
     ):
         network = _network(point.experiment)
-        lost, sent = point.known("port_drops").sum(), point.known("segments_sent").sum()
         spread = point.known("step_time_p95_s") / point.known("step_time_p50_s")
         yield {
             "senders": full_label(point.experiment.strategy),
@@ -80,7 +79,7 @@ def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
             "buffer": network.port_buffer_bytes,
             "rate": mean_rate(point),
             **over_base("kept", point.rates, base.rates),
-            "lost": 1e3 * lost / sent if sent else float("nan"),
+            "lost": 1e3 * float(point.known("port_loss").mean()),
             "spread": float(spread.mean()),
         }
 

@@ -1,7 +1,7 @@
 """The study of Ohio State: processes of a host, then speed-up over hosts, for the sweep `osu`.
 
 Decides which points tell of one host and which of scaling, and that speed-up is over one host with
-the same model and scaling.
+the same model, scaling and processes, and where these are several, the same strategy.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def _host_sentences(points: Sequence[Point]) -> Iterator[str]:
 def _trained(experiment: Experiment) -> tuple[object, ...]:
     """What a point shares with the one host that it is held against."""
     load = experiment.workload
-    return model_name(experiment), load.scaling, load.batch_per_worker, load.emulated is None
+    processes = 1 if experiment.spread is None else experiment.spread.workers_per_host
+    strategy = experiment.strategy.kind if processes > 1 else ""
+    trained = model_name(experiment), load.scaling, load.batch_per_worker, load.emulated is None
+    return *trained, processes, strategy
 
 
 def _row(point: Point, base: Point) -> dict[str, object]:

@@ -145,6 +145,20 @@ def test_every_workers_rows_pass_all_others_filled_up_to_the_longest() -> None:
     assert crossed["a"][0] == pytest.approx(4 / 3 * 3000 + 2 * 32 * 108)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "on_servers"), [(SynchronousServers, (1500, 1500)), (AllReduce, ()), (Hybrid, ())]
+)
+def test_rows_are_no_part_of_what_a_nominal_step_exchanges_whole(
+    strategy: Any, on_servers: tuple[int, ...]
+) -> None:
+    own = {} if strategy is AllReduce else {"num_ps": 2}
+    point = make_experiment(strategy, 2, spread=Spread(), **own)
+    hosts = on_hosts(worker0="a", worker1="b", ps0="a", ps1="b")
+    measured = demands(point, hosts, on_servers, 3000 + 20 * 100, ROWS)
+    at_8_bits = dict.fromkeys("ab", (1.0, 1.0))
+    assert nominal_network_s(point, 5000, 8.0, ROWS) == network_time_s(measured, at_8_bits)
+
+
 def test_a_hybrid_has_rows_on_servers_and_the_rest_in_the_ring() -> None:
     hosts = on_hosts(worker0="a", worker1="b", ps0="b", ps1="c")
     mixed = make_experiment(Hybrid, 2, num_ps=2)

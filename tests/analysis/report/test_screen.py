@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,27 @@ def test_other_cores_are_told_and_no_other_setting(tmp_path: Path) -> None:
     assert "cores_per_worker is 1 in A and 4 in B." in " ".join(output.split())
     assert "0.50" in output
     assert "slower" in output
+
+
+def test_of_several_networks_each_meets_its_like(tmp_path: Path) -> None:
+    slow, fast = (
+        make_experiment(
+            AllReduce, **HOSTS | {"network": replace(HOSTS["network"], bits_per_s=rate)}
+        )
+        for rate in (1e7, 1e8)
+    )
+    output = invoke(
+        "compare-results", *folders(tmp_path, {slow: 1.0, fast: 3.0}, {fast: 3.0, slow: 1.0})
+    )
+    assert output.count("1.00 [") == 2
+    assert "Not the same in both" not in output
+    # Emulated hosts beside those of a cluster, which have no ports of a known size.
+    cluster = make_experiment(AllReduce, launcher="slurm", spread=Spread())
+    output = invoke(
+        "compare-results", *folders(tmp_path / "more", {slow: 1.0, fast: 3.0}, {cluster: 2.0})
+    )
+    assert "2.00 [" in output
+    assert "0.67 [" in output
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,11 @@ def traced(**columns: float) -> Case:
 
 def sent(segments: int, again: int, probes: int, drops: int = 0) -> Case:
     return traced(
-        segments_sent=segments, segments_sent_again=again, loss_probes=probes, port_drops=drops
+        segments_sent=segments,
+        segments_sent_again=again,
+        loss_probes=probes,
+        port_drops=drops,
+        port_loss=drops / segments,
     )
 
 
@@ -414,7 +418,7 @@ def losses() -> dict[str, Case]:
         "next to no stall": traced(mean_step_s=0.1, stalled_s=0.0029),
         "stalls without a known loss": traced(mean_step_s=0.1, stalled_s=0.031),
         "stalls with a known loss": traced(
-            mean_step_s=0.1, stalled_s=0.031, segments_sent=1000, port_drops=50
+            mean_step_s=0.1, stalled_s=0.031, port_drops=50, port_loss=0.05
         ),
         "two humps": traced(hump_s=0.305, second_hump_s=0.102),
     }

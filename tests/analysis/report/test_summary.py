@@ -19,7 +19,7 @@ from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.hosts import TcpCounters
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import PortRecord, RunRecord
 from tests.analysis.builders import (
     links_between,
     placement_used,
@@ -29,7 +29,7 @@ from tests.analysis.builders import (
     save_all,
     tasks_on,
 )
-from tests.fakes import make_experiment, make_facts, make_host
+from tests.fakes import make_experiment, make_facts, make_host, make_sample
 from tests.goldens import golden
 
 CONTRACT = """
@@ -62,6 +62,12 @@ def on_two_hosts() -> RunRecord:
         make_host("n9", import_s=3.0, foreign_load=0.0, stolen_load=0.5, tcp=SENT),
         make_host("n10", import_s=4.0, foreign_load=0.25, tcp=SENT),
     )
+    # The window is a part of the run: hosts send 1,000 segments in it, and 5,000 in all.
+    seen = [
+        make_sample(time, host, tcp=replace(SENT, sent=sent))
+        for time, sent in ((1.0, 7000), (2.0, 11_000), (3.0, 12_000))
+        for host in ("n9", "n10")
+    ]
     # Forward takes 4 ms, and 80 MB at 2 Gbit/s 320 ms; 32 images at 100 images/s another 320 ms.
     return run(
         own,
@@ -71,6 +77,8 @@ def on_two_hosts() -> RunRecord:
         tasks=tasks_on({"worker:0": "n9", "worker:1": "n10"}),
         gradient_bytes=80_000_000,
         machine_busy=0.25,
+        ports=(PortRecord(host="n9", dropped=3), PortRecord(host="n10", dropped=2)),
+        samples=tuple(seen),
         job_id="17",
     )
 

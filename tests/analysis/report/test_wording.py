@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.wording import p_text, ratio_text
+from analysis.wording import bytes_text, p_text, rate_text, ratio_text
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,11 @@ def test_a_p_value_shows_on_which_side_of_the_level_it_lies(
     p_value: float | None, told: str
 ) -> None:
     assert p_text(p_value) == told
+
+
+def test_a_rate_and_a_size_have_three_digits_in_every_unit() -> None:
+    rates = (190.4e6, 999.4e6, 999.7e6, 1.5e12, 999.9, 0.0)
+    assert [*map(rate_text, rates)] == [
+        *("190 Mbit/s", "999 Mbit/s", "1 Gbit/s", "1500 Gbit/s", "1 kbit/s", "0 bit/s"),
+    ]
+    assert bytes_text(999_999) == "1 MB"

@@ -72,6 +72,7 @@ SOUND = {
     "segments_sent_again": 30,
     "loss_probes": 29,
     "port_drops": 0,
+    "port_loss": 0.0,
 }
 
 
@@ -202,6 +203,10 @@ def test_another_exchange_may_be_longer_without_lost_packets(other: str) -> None
 def test_fewer_workers_need_more_of_their_steps() -> None:
     found = difference(launches(), launches(), None, growth=2.0)
     assert found.causes[0].cause is Cause.FEWER_WORKERS
+    ring = make_experiment(AllReduce, 4, launcher="slurm", spread=Spread())
+    (told,) = explanations(case_of(runs(SPREAD, times(1.0)), runs(ring, times(3.0))))
+    said = "For the examples of a step of all-reduce, ps_sync, round_robin takes "
+    assert said in explanation_sentence(told)
     assert found.causes[0].seconds.mean == pytest.approx(0.1)
 
 
@@ -412,7 +417,7 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     assert advice_text(found, Cause.EXCHANGE).startswith("Bytes need ")
     launches["slow_link_s"] = launches["mean_step_s"] / 2
     assert advice_text(found, Cause.EXCHANGE).startswith("The links ")
-    launches[["segments_sent", "port_drops"]] = [9000, 100]
+    launches[["port_drops", "port_loss"]] = [100, 0.01]
     assert advice_text(found, Cause.EXCHANGE).startswith("Give switch ports more memory or let ")
 
 
@@ -486,7 +491,7 @@ def test_lost_packets_come_with_what_to_change(
     ]
     table, records = table_of(record for side in sides for record in side)
     rows = (table["strategy"] == strategy.kind).to_numpy()
-    lost = {"stalled_s": 0.3, "stalled_waiting_s": 0.0, "segments_sent": 9000, "port_drops": 100}
+    lost = {"stalled_s": 0.3, "stalled_waiting_s": 0.0, "port_drops": 100, "port_loss": 0.01}
     table.loc[rows, [*lost]] = [*lost.values()]
     table.loc[rows, ["exchange_s", "mean_step_s"]] += 0.4
     (case,) = make_cases(table, records)

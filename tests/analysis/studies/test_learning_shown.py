@@ -11,7 +11,9 @@ from analysis.data.metric import TIME_TO_TARGET
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.studies.learning_shown import LEARNING
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
-from tests.analysis.builders import case_of, cases_of
+from ps_allreduce.record.evaluation_timings import LearningCurve
+from ps_allreduce.record.records import Status
+from tests.analysis.builders import case_of, cases_of, table_of
 from tests.analysis.learners import trained
 
 
@@ -31,6 +33,31 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     assert table.rows["reached"].tolist() == ["5/5", "5/5"]
     assert table.rows["staleness"].tolist() == ["-", "1.2 (2)"]
     assert [figure.name for figure in shown.figures] == ["learning-curves", "staleness"]
+
+
+def test_a_seed_that_was_launched_again_is_another_pair() -> None:
+    launched = [
+        [
+            replace(each, repetition=turn)
+            for each in trained(strategy, seconds, rate)
+            for turn in (0, 1)
+        ]
+        for strategy, seconds, rate in (
+            (SynchronousServers, [10.0, 11.0, 10.5], 100.0),
+            (AsynchronousServers, [12.0, 13.2, 12.6], 140.0),
+        )
+    ]
+    shown = LEARNING.show(cases_of(launched[0], launched[1][:-1]))
+    assert shown.tables[0].rows["reached"].tolist() == ["6/6", "5/5"]
+    assert "is 1.20x" in shown.sentences[0]
+
+
+def test_a_training_that_diverged_at_once_hides_no_other() -> None:
+    good = trained(SynchronousServers, [10.0, 11.0], 100.0)
+    curve = LearningCurve(examples=(), seconds=(), loss=())
+    gone = replace(good[1], status=Status.INVALID, reason="no measured step", metrics=None)
+    table, _ = table_of([good[0], replace(gone, learned=curve)])
+    assert table["trained_s"].notna().sum() == 1
 
 
 @pytest.mark.parametrize(("missed", "median"), [(2, "13.2"), (3, "inf"), (5, "inf")])

@@ -366,6 +366,19 @@ def test_what_is_shown_beside_published_numbers(study: ShownStudy) -> None:
     golden.check({f"sentences/published/{study.name}.txt": "\n".join(blocks)})
 
 
+def test_a_speed_up_is_over_a_host_with_as_many_processes_and_the_same_strategy() -> None:
+    load = emulated("ResNet50", 64, 0.35, 128)
+    several: tuple[type[AnyStrategy], ...] = (AllReduce, SynchronousServers)
+    groups = [runs(on_hosts(make_experiment(Single, 1, workload=load), 1e9), times(1.0))]
+    for factor, strategy in enumerate(several, 2):
+        for hosts in (1, 2):
+            point = make_experiment(strategy, 4 * hosts, workload=load)
+            groups.append(runs(on_hosts(point, 1e9, per_host=4), times(float(factor * hosts))))
+    shown = OSU.show(cases_of(*groups))
+    (table,) = shown.tables
+    assert [text.split()[0] for text in table.rows["efficiency"]] == ["1.00", "1.00"]
+
+
 def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
     # 60 % at 100/s and 20 % at 300/s; four workers train four times as fast.
     training, evaluating = PATCHES * 0.6 / 100, PATCHES * 0.2 / 300
