@@ -50,8 +50,8 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
 
 
 @click.command("planted-causes", cls=BriefCommand)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the planted causes.")
-@click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the planted causes.")
+@click.option("--launches", type=WHOLE, default=60, show_default=True, help="Launches with causes.")
 @click.option(
     "--budget-s", type=float, default=3600.0, show_default=True, help="No turn begins after it."
 )
