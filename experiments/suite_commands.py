@@ -71,7 +71,7 @@ def planted_causes(seed: int, launches: int, budget_s: float, results: Path) -> 
 @click.command("accept-cluster", cls=BriefCommand)
 @LAUNCHER
 def accept_cluster(launcher: LauncherSettings) -> None:
-    """Check two hosts or more in half an hour; leave one file without names that can be sent.
+    """Check two hosts or more in half an hour; leave one file to send, without names.
 
     Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
     After an interruption, the same command makes the runs that are missing.
