@@ -18,8 +18,8 @@
 #:   make doctor            finds faults of hosts before they cost node hours; with MODEL= also
 #:                          hosts that cannot build the model
 #:   make hosts             copies the checkout to the hosts of HOSTS= and sets them up for LAUNCHER=ssh
-#:   make accept-cluster    half an hour's check of two hosts or more; leaves one file without names
-#:                          that can be sent
+#:   make accept-cluster    half an hour's check of two hosts or more; leaves one file to send, in
+#:                          which names are replaced
 #:   make accept-gpu        the checklist for a first use on GPUs
 #:
 #:   make setup             only the environment
@@ -49,10 +49,11 @@
 #:   ENV=venv               or existing: the active module's, conda's or container's Python
 #: These may also stand in the shell's environment:
 #:   VENV=.venv             folder of the virtual environment
-#:   TF=                    build of TensorFlow, cpu or cuda (what VENV holds, at first cpu)
-#:   PYTHON=                command of the Python to use (at first python3.11, else 3.12, 3.13)
-#:   HOROVOD=               1 also builds Horovod, which needs a C++ compiler; 0 leaves it out (what VENV
-#:                          holds, at first 0)
+#:   TF=                    build of TensorFlow, cpu or cuda (default: as in VENV, else cpu)
+#:   PYTHON=                command of the Python to use (default: as in VENV, else python3.11, 3.12
+#:                          or 3.13)
+#:   HOROVOD=               1 also builds Horovod, which needs a C++ compiler; 0 leaves it out
+#:                          (default: as in VENV, else 0)
 #:   WHEELHOUSE=            set up from this folder instead of the internet
 
 # What is measured comes only from the command line: a MODEL left over in a shell must not change an

@@ -75,9 +75,11 @@ def cli() -> None:
 
 @cli.command()
 @_FOLDER
-@click.option("--host-price", type=float, help="Of a host for an hour, in any currency.")
+@click.option("--host-price", type=float, help="Price of a host for an hour, in any currency.")
 @click.option(
-    "--ps-host-price", type=float, help="Of one named for servers.  [default: the host price]"
+    "--ps-host-price",
+    type=float,
+    help="Price of a host named for servers.  [default: the host price]",
 )
 def report(folder: Path, host_price: float | None, ps_host_price: float | None) -> None:
     """Write summary.csv, figures and report.html into every sweep in FOLDER.

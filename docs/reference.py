@@ -100,7 +100,7 @@ def arguments_of(command: click.Command) -> list[click.Argument]:
 
 def options(command: click.Command) -> list[Row]:
     """Every option of a command, and what it means, with its default."""
-    context = click.Context(command)
+    context = click.Context(command, **command.context_settings)
     own = [each for each in command.params if isinstance(each, click.Option)]
     records = [each.get_help_record(context) for each in own]
     rows = [(name.replace("|", r"\|"), text) for name, text in filter(None, records)]

@@ -162,14 +162,19 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
 @cli.command("advise")
 @click.argument("folder", type=Path)
-@click.option("--hosts", type=WHOLE, help="To advise for; needed.")
+@click.option("--hosts", type=WHOLE, help="Number of hosts to advise for; needed.")
 @click.option(
-    "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
+    "--bandwidth",
+    type=parse_rate,
+    metavar="<rate>",
+    help="Rate of links.  [default: as measured]",
 )
 @click.option("--model", help="As it was measured; needed where several models were.")
-@click.option("--host-price", type=float, help="Of a host for an hour, in any currency.")
+@click.option("--host-price", type=float, help="Price of a host for an hour, in any currency.")
 @click.option(
-    "--ps-host-price", type=float, help="Of one named for servers.  [default: the host price]"
+    "--ps-host-price",
+    type=float,
+    help="Price of a host named for servers.  [default: the host price]",
 )
 def advise(
     folder: Path,
@@ -179,7 +184,7 @@ def advise(
     host_price: float | None,
     ps_host_price: float | None,
 ) -> None:
-    """Say which measured setting would be best on so many hosts, and how to measure it.
+    """Say which measured setting would be best on more hosts, and how to measure it.
 
     It predicts from the launches below FOLDER, and launches nothing.  Without a cluster FOLDER may
     be piz-daint or p2.xlarge, by published rates, or emulated, by a calibration that comes along.
@@ -195,9 +200,11 @@ def advise(
 
 @cli.command("tune")
 @click.option(
-    "--minutes", type=float, default=10.0, show_default=True, help="Of all launches together."
+    "--minutes", type=float, default=10.0, show_default=True, help="Time of all launches together."
 )
-@click.option("--workers", type=WHOLE, help="Of all-reduce.  [default: as many as hosts hold]")
+@click.option(
+    "--workers", type=WHOLE, help="Workers of all-reduce.  [default: as many as hosts hold]"
+)
 @CORES_PER_WORKER
 @LAUNCHER_OR_AUTO
 @SPREAD
@@ -237,7 +244,7 @@ def tune(
     "--setting",
     default="best",
     show_default=True,
-    help="Beginning of an experiment's identity, or best: the synchronous one that leads.",
+    help="Beginning of an experiment_id, or best: the leading synchronous setting.",
 )
 @click.option("--model", help="As it was measured; needed where several models were.")
 @click.option(

@@ -50,8 +50,8 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
 
 
 @click.command("planted-causes", cls=BriefCommand)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the planted causes.")
-@click.option("--launches", type=WHOLE, default=60, show_default=True, help="With causes.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the planted causes.")
+@click.option("--launches", type=WHOLE, default=60, show_default=True, help="Launches with causes.")
 @click.option(
     "--budget-s", type=float, default=3600.0, show_default=True, help="No turn begins after it."
 )
@@ -71,7 +71,7 @@ def planted_causes(seed: int, launches: int, budget_s: float, results: Path) -> 
 @click.command("accept-cluster", cls=BriefCommand)
 @LAUNCHER
 def accept_cluster(launcher: LauncherSettings) -> None:
-    """Check two hosts or more in half an hour; leave one file without names that can be sent.
+    """Check two hosts or more in half an hour; leave one file to send, without names.
 
     Doctor, gate, and two brief comparisons with plain TensorFlow and the bounds of the links.
     After an interruption, the same command makes the runs that are missing.

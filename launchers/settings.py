@@ -45,11 +45,11 @@ class LauncherSettings:
         "number of further hosts, maybe of another kind, for servers only.", usual=True
     )
     bandwidth: float | None = setting(
-        "of every link and direction; sweeps choose one.", unit="rate", usual=True
+        "rate of every link and direction; sweeps choose one.", unit="rate", usual=True
     )
-    delay: float | None = setting("from host to host, one way.", unit="delay")
+    delay: float | None = setting("delay from host to host, one way.", unit="delay")
     slow_host: int | None = setting("a host with a slower link, counted from 0.")
-    slow_bandwidth: float | None = setting("of that host's link.", unit="rate")
+    slow_bandwidth: float | None = setting("rate of the slow host's link.", unit="rate")
     racks: int | None = setting("number of switches, 1 or 2.")
     uplink: float | None = setting("rate of the link between two racks.", unit="rate")
     traffic: tuple[Traffic, ...] = setting(
@@ -60,7 +60,8 @@ class LauncherSettings:
     )
     congestion: str | None = setting(f"TCP's congestion control; {CONGESTION} if not given.")
     port_buffer: int | None = setting(
-        f"of every port of a switch; {PORT_BUFFER_BYTES // 10**6}MB if not given.", unit="size"
+        f"buffer of every port of a switch; {PORT_BUFFER_BYTES // 10**6}MB if not given.",
+        unit="size",
     )
     loss: float | None = setting(
         "share of packets that every port of a switch loses at random.", unit="share"
@@ -89,7 +90,7 @@ class LauncherSettings:
         "copy Python's packages to every node's own disk first.", False
     )
     host_file: Path | None = setting(
-        "a host per line, with its address in the network of the hosts where that differs.",
+        "a host per line, and its private address if hosts reach each other by another one.",
         usual=True,
     )
 

@@ -37,9 +37,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @click.command("predict")
 @click.argument("folder", type=Path)
-@click.option("--workers", type=_numbers, metavar="<n,n,...>", help="How many; needed.")
+@click.option("--workers", type=_numbers, metavar="<n,n,...>", help="Numbers of workers; needed.")
 @click.option(
-    "--bandwidth", type=parse_rate, metavar="<rate>", help="Of links.  [default: as measured]"
+    "--bandwidth",
+    type=parse_rate,
+    metavar="<rate>",
+    help="Rate of links.  [default: as measured]",
 )
 @click.option(
     "--num-ps",
@@ -51,7 +54,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     "--calibrate-up-to",
     type=click.IntRange(1),
     metavar="<n>",
-    help="Learn from launches with at most so many workers.",
+    help="Most workers of the launches to learn from.",
 )
 @click.option("--into", type=Path, help="File to write.  [default: a dated one below FOLDER]")
 def predict_command(

@@ -63,12 +63,14 @@ IMAGENET_CLASSES = 1000
 @MODEL_ARGS
 @click.option("--num-ps", type=WHOLE, default=2, show_default=True, help="Parameter servers.")
 @click.option(
-    "--batch-per-worker", type=WHOLE, help="Examples that look rows up.  [default: of the model]"
+    "--batch-per-worker",
+    type=WHOLE,
+    help="Examples of a batch that looks rows up.  [default: of the model]",
 )
 @click.option(
-    "--image-size", type=WHOLE, help="Pixels.  [default: what the model was designed for]"
+    "--image-size", type=WHOLE, help="Pixels of an image.  [default: as the model was designed]"
 )
-@click.option("--num-classes", type=WHOLE, help="Of the images.  [default: 1000]")
+@click.option("--num-classes", type=WHOLE, help="Classes of the images.  [default: 1000]")
 @SPLIT_BYTES
 def placement(
     model: str,

@@ -48,7 +48,7 @@ class SpreadRequest:
     workers_per_host: tuple[int, ...] | None = setting(
         "Workers on a host, where there are several.", unit="counts", instead=1, usual=True
     )
-    ps_per_host: int | None = setting("At most so many servers on a host.")
+    ps_per_host: int | None = setting("Most servers on a host.")
     coordinator: Coordinator | None = setting("Host of the chief.", instead="first_worker")
 
     @property
@@ -82,11 +82,9 @@ class SpreadRequest:
 class WarmupRequest:
     """Lengths that make a warm-up one of fixed length; with neither it ends as the profile says."""
 
-    warmup_steps: int | None = setting(
-        "Warm up for so many steps, not until step times are steady."
-    )
+    warmup_steps: int | None = setting("Steps of a fixed warm-up, not until step times are steady.")
     warmup_s: float | None = setting(
-        "Warm up for so many seconds; with steps, until both are over.", unit="s"
+        "Seconds of a fixed warm-up; with steps, until both are over.", unit="s"
     )
 
     def __post_init__(self) -> None:
@@ -112,7 +110,7 @@ class EvaluationRequest:
     evaluation: EvaluationMode | None = setting(
         "Who evaluates after the measured steps: the first worker, or all.", instead="distributed"
     )
-    evaluation_batches: int | None = setting("Evaluate so many batches, of all workers together.")
+    evaluation_batches: int | None = setting("Batches to evaluate, of all workers together.")
 
     def __post_init__(self) -> None:
         if self.evaluation is not None and self.evaluation_batches is None:
@@ -163,7 +161,7 @@ class SweepRequest:
         "Time for all launches, not the profile's.", unit="s", usual=True
     )
     traced_steps: int | None = setting(
-        "Trace so many steps after the window, for a timeline; 0: none.", instead="the profile's"
+        "Steps to trace after the window, for a timeline; 0: none.", instead="the profile's"
     )
     exchange: ExchangeMode = setting(
         "How gradients travel: in buckets; whole (one pack or unbucketed); or the way that suits "
@@ -172,7 +170,7 @@ class SweepRequest:
     )
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
-    seed: int = setting("Of the order of runs.", 1)
+    seed: int = setting("Seed of the order of runs.", 1)
     jobs_by_size: bool = setting(
         "In a batch system: a job for each number of hosts, one after the other, instead of one "
         "for all.",
@@ -324,7 +322,7 @@ class RunRequest:
     warmup: WarmupRequest = field(default_factory=WarmupRequest)
     evaluation: EvaluationRequest = field(default_factory=EvaluationRequest)
     weights: Path | None = setting(
-        "Save the weights to this .npz file: 0000 ... at the end, initial/0000 ... at first.",
+        "Save weights to this .npz file: final ones as 0000 ..., initial ones as initial/0000 ...",
         usual=True,
     )
     launcher: LauncherSettings

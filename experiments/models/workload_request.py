@@ -56,22 +56,22 @@ class WorkloadRequest:
         metadata=LATER,
     )
     image_size: int | None = setting("Pixels of the square images.")
-    num_classes: int | None = setting("Of the images.", instead=10)
+    num_classes: int | None = setting("Classes of the images.", instead=10)
     batch_per_worker: int | None = setting("Examples of one forward and backward pass.", usual=True)
     accumulation: int | None = setting("Batches per exchange of gradients.", instead=1)
     inputs: tuple[StatedInput, ...] = setting(
-        "Examples for training: a folder of TFRecord files, or of folders of images; a sweep takes "
-        "as many as are to be compared.",
+        "Examples for training: a folder of TFRecord files, or of folders of images; a sweep "
+        "compares several.",
         (),
         unit="input",
         option="--input",
-        instead="digits",
+        instead="digits for shipped image models",
         usual=True,
     )
     emulate: EmulatedCompute | None = setting(
-        "Emulate an accelerator that takes so long per batch.", unit="passes", usual=True
+        "Emulate an accelerator that takes these times per batch.", unit="passes", usual=True
     )
-    precision: Precision | None = setting("Of forward and backward pass.", instead="float32")
+    precision: Precision | None = setting("Format of forward and backward pass.", instead="float32")
     device: Device = setting("Where workers compute; a worker has one GPU.", Device.CPU, usual=True)
     worker_factors: tuple[float, ...] | None = setting(
         "With --emulate: factors on the time of these workers, counted from 0.",
@@ -90,7 +90,7 @@ class WorkloadRequest:
         metadata=LATER,
     )
     linear_scaling: bool = setting(
-        "Take the learning rate times the workers whose gradients are averaged.",
+        "Multiply the learning rate by the number of workers in the mean gradient.",
         False,
         metadata=LATER,
     )

@@ -1,4 +1,4 @@
-"""A few small runs from which `make predict` and `make advise` tell what larger ones would do.
+"""A few small runs, from which `make predict` and `make advise` predict larger ones.
 
 Axes: 2 workers and the most; all-reduce, synchronous and asynchronous servers beside every worker,
 with the most balanced placement; on emulated hosts also links of a quarter of the rate, elsewhere

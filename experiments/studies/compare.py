@@ -20,7 +20,7 @@ both kinds of servers, the hybrid, servers with rows in ranges as TensorFlow sha
 these all-reduce of whole tables, and TensorFlow as it ships.  Servers have all variables that are
 no tables where these are most balanced.
 
-Cost: 8 to 11 points per model in the profile quick, which takes five minutes, or nine on two
+Cost: 8 to 11 points per model in the profile quick, which takes five minutes, or ten on two
 cores.
 
 It should show which strategy is faster here, by how much, what placement alone is worth, and

@@ -98,7 +98,7 @@ def hosts_of(nodelist: str) -> tuple[str, ...]:
     "spread",
     Spread,
     click.option("--workers-per-host", type=WHOLE, default=1, show_default=True),
-    click.option("--ps-per-host", type=WHOLE, help="At most so many servers on a host."),
+    click.option("--ps-per-host", type=WHOLE, help="Most servers on a host."),
     click.option(
         "--coordinator",
         type=one_of(Coordinator),

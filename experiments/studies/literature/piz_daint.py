@@ -1,4 +1,4 @@
-"""InceptionV3 on up to 128 hosts: the study of Piz Daint, whose efficiency fell behind 64 of them.
+"""InceptionV3 on up to 128 hosts: the study of Piz Daint, whose efficiency fell beyond 64 hosts.
 
 Original: Bugliarello, "Distributed TensorFlow: A performance evaluation", CSCS 2017.  TensorFlow
 1.1, batch 64, hosts with one P100 each, servers beside workers, synthetic and real images.

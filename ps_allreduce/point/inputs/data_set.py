@@ -174,7 +174,7 @@ class Pipeline(Columns):
     """
 
     ordered: bool = setting(
-        "Of input files: the same examples in the same step for every number of workers.",
+        "For input files: the same examples in the same step for every number of workers.",
         False,
         option="--ordered-input",
         metadata=column("ordered_input"),
@@ -185,10 +185,10 @@ class Pipeline(Columns):
     parallel_maps: int | None = setting(
         "Images that are decoded at once.", instead="tf.data decides"
     )
-    prefetch: int = setting("Of input files: batches made beforehand.", 2)
+    prefetch: int = setting("For input files: batches made beforehand.", 2)
     cache: Cache = setting("Where images are kept once decoded.", Cache.NONE)
     shuffle: int = setting(
-        "Of input files: the next example is drawn from so many; 0: from one.", 2048
+        "For input files: examples from which the next one is drawn; 0: none are shuffled.", 2048
     )
     flips: bool = setting("Mirror half of the images of input files.", False)
     read_size: int | None = field(default=None, metadata=column(None))

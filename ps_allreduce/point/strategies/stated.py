@@ -50,7 +50,7 @@ class StrategySettings:
         "parameter servers.", usual=True, instead="", said="{} ps", exchange=False
     )
     placement: Policy | None = setting(
-        "of variables on servers.", usual=True, said="{}", exchange=False
+        "place of variables on servers.", usual=True, said="{}", exchange=False
     )
     layout: LayoutKind | None = setting(
         "servers beside workers, or on other hosts.", usual=True, said="{}", exchange=False
@@ -63,13 +63,13 @@ class StrategySettings:
         exchange=False,
     )
     group_bytes: int | None = setting(
-        "tensors share a message up to so many bytes; 0: never.",
+        "most bytes of tensors that share a message; 0: none share.",
         unit="size",
         said="groups of {}",
         named={0: "ungrouped"},
     )
     cut_bytes: int | None = setting(
-        "larger tensors are cut into messages of so many bytes; 0: never.",
+        "size of the messages into which larger tensors are cut; 0: never.",
         unit="size",
         said="cut at {}",
         named={0: "uncut"},
@@ -88,7 +88,9 @@ class StrategySettings:
         named={None: "staleness unbounded"},
     )
     steps_per_dispatch: int | None = setting(
-        "steps in one go.", said="{} steps per dispatch", named={1: "1 step per dispatch"}
+        "steps that a worker makes in one call.",
+        said="{} steps per dispatch",
+        named={1: "1 step per dispatch"},
     )
     synchronous_steps: int | None = setting(
         "a worker's first steps that are synchronous.",
@@ -114,16 +116,17 @@ class StrategySettings:
         exchange=False,
     )
     fusion_bytes: int | None = setting(
-        "gradients travel together up to so many bytes.",
+        "most bytes of gradients that travel together; 0: each alone.",
         unit="size",
         said="fusion of {}",
         named={0: "no fusion"},
     )
     cycle_ms: float | None = setting(
-        "time between two looks at what is ready.", unit="ms", said="cycles of {:g} ms"
+        "time between two checks for ready gradients.", unit="ms", said="cycles of {:g} ms"
     )
     embeddings: Embeddings | None = setting(
         "exchange whole tables, or only the rows looked up.",
+        instead="dense; compare has both",
         said="{} embeddings",
         exchange=False,
     )

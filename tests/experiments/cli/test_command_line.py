@@ -67,7 +67,7 @@ def leave_files() -> None:
         "--precision [float32|mixed_float16|mixed_bfloat16]",
         "--layout [colocated|dedicated|ps_hosts]",
         "--launcher [auto|local|emulated|slurm|ssh]",
-        "so many bytes; 0: never. [default: 500kB]",
+        "tensors are cut; 0: never. [default: 500kB]",
         "larger variables. [default: 4MB, less for small models]",
     ],
 )
