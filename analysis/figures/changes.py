@@ -185,7 +185,7 @@ def _exchange_marks(items: Sequence[Comparison]) -> pd.DataFrame:
 def _draw_changes(
     axes: Axes, items: Sequence[Comparison], marker: str, limits: tuple[float, float]
 ) -> None:
-    look = SIDE_COLOURS[side_name(items[0].second.best)], marker
+    look = SIDE_COLOURS[side_name(items[0].second.best.setting.traits)], marker
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     marks = _exchange_marks(items).assign(y=range(len(items)))
     draw_rows(axes, marks, look, limits, unclaimed="nothing to compare with")

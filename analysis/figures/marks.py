@@ -18,6 +18,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
 from analysis.figures.style import DRAWN_SIDES, INK, NO_SIDE, OTHER_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
+from ps_allreduce.point.strategies import AnyStrategy
 
 #: What a star says in a legend.
 STARRED = "processors may have been the limit"
@@ -69,7 +70,7 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "setting": points["setting"],
-            "side": [side_name(point) for point in case.points],
+            "side": [side_name(point.setting.traits) for point in case.points],
             "num_workers": points["num_workers"].astype(int),
             "num_ps": [point.experiment.num_ps for point in case.points],
             "mean": points[column],
@@ -85,9 +86,8 @@ def marks_of(case: Case, column: str) -> pd.DataFrame:
     )
 
 
-def side_name(point: Point) -> str:
+def side_name(traits: type[AnyStrategy]) -> str:
     """TensorFlow as it ships stands with those that train alike."""
-    traits = point.setting.traits
     if not traits.communicates():
         return NO_SIDE
     return next((own.name for own in DRAWN_SIDES if own.trains_like(traits)), OTHER_SIDE)

@@ -18,6 +18,7 @@ from analysis.figures.style import (
     LINES,
     MARKERS,
     PAPER,
+    SIDE_COLOURS,
     finish_grid,
     legend_of_figure,
     logarithmic,
@@ -84,9 +85,11 @@ _HEIGHT = 3.6
 def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
     """Measured over predicted rates against predicted ones; bars are intervals.
 
+    A side has its colour, and each setting its marker.
+
     Args:
-        points: a row each; columns: further (times the calibrated workers), setting, predicted,
-            low, high, measured, counts (hollow where not).
+        points: a row each; columns: further (times the calibrated workers), setting, side,
+            predicted, low, high, measured, counts (hollow where not).
     """
     scales = sorted(set(points["further"]))
     with style():
@@ -99,7 +102,6 @@ def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
             logarithmic(axes.xaxis)
         name_figure(figure, title)
         finish_grid(figure, grid, len(scales), ("predicted examples/s", "measured / predicted"))
-        legend_of_figure(figure, grid)
     return figure
 
 
@@ -107,7 +109,9 @@ def _draw_foretold(axes: Axes, points: pd.DataFrame, settings: list[str]) -> Non
     axes.axhline(1.0, color=INK, linewidth=0.8)
     for number, setting in enumerate(settings):
         own = points[points["setting"] == setting]
-        predicted, colour = own["predicted"], COLOURS[number]
+        if own.empty:
+            continue
+        predicted, colour = own["predicted"], SIDE_COLOURS[own["side"].iloc[0]]
         axes.vlines(
             predicted, own["low"] / predicted, own["high"] / predicted, color=colour, lw=0.8
         )

@@ -295,7 +295,9 @@ def _drawn(tasks: Sequence[_Task]) -> Figure:
 def _looks(tasks: Sequence[_Task]) -> Mapping[str, tuple[str, str]]:
     """Colour and line of each strategy, the same in all figures."""
     trained = [each for task in tasks for each in task.trained]
-    sides = [{"label": each.label, "side": side_name(each.point)} for each in trained]
+    sides = [
+        {"label": each.label, "side": side_name(each.point.setting.traits)} for each in trained
+    ]
     marks = coloured(pd.DataFrame(sides)).drop_duplicates("label")
     return {
         str(label): (str(colour), line)

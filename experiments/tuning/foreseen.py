@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from analysis.figures.marks import side_name
 from analysis.figures.race import plot_foretold
 from analysis.figures.style import save_figure
 from analysis.predict.calibration import usable
@@ -124,6 +125,7 @@ def _table(found: PredictionCheck, made: PredictionFile) -> pd.DataFrame:
         {
             "further": each.further,
             "setting": _setting_text(strategies[each.experiment]),
+            "side": side_name(type(strategies[each.experiment])),
             "predicted": each.predicted,
             "low": each.low,
             "high": each.high,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -601,20 +602,31 @@ def test_a_side_without_any_good_launch_has_an_empty_line() -> None:
     assert plot_race(LAUNCHES.iloc[:4], "SmallCNN, 2 hosts", "images").axes
 
 
+PREDICTED = pd.DataFrame(
+    {
+        "further": 2.0,
+        "setting": ["allreduce", "ps_sync, partitioned", "ps_sync, round_robin"],
+        "side": [ALLREDUCE.name, PS_SYNC.name, PS_SYNC.name],
+        "predicted": [90.0, 110.0, 700.0],
+        "low": [80.0, 100.0, 600.0],
+        "high": [100.0, 120.0, 800.0],
+        "measured": [91.0, 108.0, 650.0],
+        "counts": True,
+    }
+)
+
+
 def test_scales_of_predicted_rates_have_ticks_in_digits() -> None:
-    points = pd.DataFrame(
-        {
-            "further": 2.0,
-            "setting": "allreduce",
-            "predicted": [90.0, 110.0, 700.0],
-            "low": [80.0, 100.0, 600.0],
-            "high": [100.0, 120.0, 800.0],
-            "measured": [91.0, 108.0, 650.0],
-            "counts": True,
-        }
-    )
-    figure = plot_foretold(points, "before")
+    figure = plot_foretold(PREDICTED, "before")
     figure.draw_without_rendering()
     low, high = figure.axes[0].get_xlim()
     named = [float(text) for text in ticks(figure) if low <= float(text) <= high]
     assert named == [100.0, 200.0, 500.0]
+
+
+def test_predicted_settings_have_the_colour_of_their_side_and_markers_of_their_own() -> None:
+    (axes,) = plot_foretold(PREDICTED, "before").axes
+    marks = [each for each in axes.collections if isinstance(each, PathCollection)]
+    colours = [to_hex(np.asarray(each.get_facecolor()).tolist()[0]) for each in marks]
+    assert colours == [SIDE_COLOURS[side] for side in PREDICTED["side"]]
+    assert len({np.asarray(each.get_paths()[0].vertices).tobytes() for each in marks}) == len(marks)
