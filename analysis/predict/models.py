@@ -15,11 +15,12 @@ are learned (`Fit`):
 The first message waits for its gradients, and the last one is sent when all are there, so 1 / u
 messages hide a share of 1 - u (wait-free backpropagation: Zhang et al., Poseidon, ATC 2017).
 Values are fetched from a server after gradients were sent there: w is 2 with servers, else 1.  The
-exponent g says how well the rest hides: 1 is not at all, infinity is perfectly (Qiao et al.,
-Pollux, OSDI 2021).  A step waits for the slowest of n workers: s = k (1 + d z_n) with z_n the
-mean of the largest of n standard normal draws and d a spread from step to step (order statistics,
-e.g. Petrini et al., SC 2003, who show what it costs large machines).  Where k > 1 workers want a
-processor each that is not there, computation takes k times as long.
+last of them adds to the step where links run dry together; where links differ, u is less, and found
+in `played`.  The exponent g says how well the rest hides: 1 is not at all, infinity is perfectly
+(Qiao et al., Pollux, OSDI 2021).  A step waits for the slowest of n workers: s = k (1 + d z_n) with
+z_n the mean of the largest of n standard normal draws and d a spread from step to step (order
+statistics, e.g. Petrini et al., SC 2003, who show what it costs large machines).  Where k > 1
+workers want a processor each that is not there, computation takes k times as long.
 
 Asynchronous steps.  n workers are the customers of a closed network.  Its stations are the
 directions of every host's link, where messages queue, and the processors of hosts.  Worker i keeps
@@ -67,7 +68,8 @@ class TogetherLoad:
         crowd: so many times as long does computation take beside that of other workers.
         spread, link_spread: standard deviation over the mean, from step to step, of a worker's
             computation and of its exchange.
-        message: u, the share of the bytes that is in one message.
+        message: u, the share of the bytes that is in one message; where links differ, as much of
+            it as a played step shows.
         ways: w, how often the last message travels.
         sends: whether the step exchanges anything.
     """

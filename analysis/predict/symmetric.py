@@ -149,12 +149,13 @@ def _is_lined_up(experiment: Experiment, sent: SentBytes) -> bool:
         and (spread.ps_per_host or 1) == 1
         and spread.coordinator is not Coordinator.OWN_HOST
         and (is_apart(experiment) or experiment.num_ps <= experiment.num_workers)
-        and not _has_unlike_links(network)
+        and not has_unlike_links(network)
         and (emulated is None or not (emulated.factors or emulated.jitter))
     )
 
 
-def _has_unlike_links(network: EmulatedNetwork | None) -> bool:
+def has_unlike_links(network: EmulatedNetwork | None) -> bool:
+    """Some link has a rate of its own, or carries something else."""
     return network is not None and not (
         network.slow_host is None and network.uplink_bits_per_s is None and not network.traffic
     )

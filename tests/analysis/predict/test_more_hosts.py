@@ -10,10 +10,12 @@ import pytest
 
 from analysis.predict.advice import known_tellers
 from analysis.predict.calibration import with_servers
+from analysis.predict.models import TogetherLoad
 from analysis.predict.planned_loads import load_by_flows, planned_load
 from analysis.predict.predictions import Question, asked
 from analysis.predict.sent import SentBytes
 from analysis.predict.sliders import STOPS, Sliders, efficiencies, fastest, servers_needed, sliders
+from ps_allreduce.point.network import Traffic
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
@@ -51,6 +53,29 @@ def test_sums_are_those_of_all_that_hosts_send_each_other(
             for load_of in (planned_load, load_by_flows)
         )
         assert quick == pytest.approx(slow)
+
+
+@pytest.mark.parametrize(
+    "disturbance",
+    [
+        {"slow_host": 3, "slow_bits_per_s": RATE / 4},
+        {"racks": 2, "uplink_bits_per_s": RATE / 4},
+        {"traffic": (Traffic(bits_per_s=RATE / 2),)},
+    ],
+)
+def test_links_that_differ_wait_less_for_each_other(disturbance: dict[str, Any]) -> None:
+    for own in (point(SynchronousServers, 4, num_ps=4), point(AllReduce, 4)):
+        assert own.network is not None
+        sent = SentBytes.of(launch(own))
+        disturbed = replace(own, network=replace(own.network, **disturbance))
+        plain, other = (planned_load(each, sent, CLUSTER, 0.0) for each in (own, disturbed))
+        assert isinstance(plain, TogetherLoad)
+        assert isinstance(other, TogetherLoad)
+        assert other.network_s > 1.9 * plain.network_s
+        if own.num_ps:
+            assert other.message < 0.5 * plain.message
+        else:
+            assert other.message == plain.message
 
 
 def test_variables_that_are_not_trained_have_turns_of_a_round_robin_too() -> None:

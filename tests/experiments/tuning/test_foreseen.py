@@ -104,7 +104,7 @@ def test_predictions_come_first_and_stay_whatever_interrupts(
     assert sum(each["apart"] == "" for each in found["points"]) == 40
     # These launches know nothing of other links, and no formula of losses.
     assert len(found["apart"]) == 5
-    slower = [own["mape"] > 0.9 for own in found["apart"].values()]
+    slower = [own["mape"] > 0.5 for own in found["apart"].values()]
     assert slower == [True, True, False, False, True]
     # Launches follow the formulas, so only what two workers cannot tell is missed.
     assert found["mape"] < 0.05
