@@ -3,7 +3,7 @@
 Decides what `SmallCNN` is and how a Keras model becomes a list of variables.  TensorFlow's
 placement counts variables in creation order, which is not the order of `model.variables`.
 
-Workers draw random numbers independently, so weights of different strategies could not be compared.
+Every worker draws random numbers for its own batch, so weights of strategies could not be compared.
 Decides which layers draw: those that own a generator of seeds, such as dropout, augmentation, and
 cells of recurrent layers.
 """
