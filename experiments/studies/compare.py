@@ -35,12 +35,10 @@ from dataclasses import replace
 
 from experiments.studies.scope import Scope
 from experiments.studies.study import Study
-from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import room_for_workers
 from ps_allreduce.point.measurement import Measurement, SteadyWarmup
-from ps_allreduce.point.placement import without_tables
 from ps_allreduce.point.strategies import (
     AsynchronousServers,
     Horovod,
@@ -103,11 +101,7 @@ def _of_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     That is rows in ranges, as TensorFlow shards, and whole tables.
     """
     stated = scope.settings
-    sparse = replace(
-        scope,
-        settings=replace(stated, embeddings=Embeddings.SPARSE),
-        describe=lambda each: without_tables(scope.describe(each)),
-    )
+    sparse = replace(scope, settings=replace(stated, embeddings=Embeddings.SPARSE))
     yield from sparse.bases(workload)
     served = [*_served_rows(sparse, workload)]
     sizes = {*scope.sizes(workload), *map(room_for_workers, served)}
@@ -115,7 +109,8 @@ def _of_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     yield from served
     if stated.table_rows is None:
         most = scope.scale.workers[-1]
-        ranges = replace(_beside_rows(sparse, workload, most), table_rows=RowRule.RANGE)
+        served_by = sparse.beside_rows(workload, sparse.servers_for(most))
+        ranges = replace(served_by, table_rows=RowRule.RANGE)
         yield sparse.point(workload, SynchronousServers, most, ranges)
     if stated.embeddings is None:
         yield scope.reduced(workload, max(sizes))
@@ -125,20 +120,9 @@ def _of_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
 
 def _served_rows(scope: Scope, workload: Workload) -> Iterator[Experiment]:
     for workers in scope.sizes(workload):
+        stated = scope.beside_rows(workload, scope.servers_for(workers))
         for strategy in (AsynchronousServers, SynchronousServers, Hybrid):
-            yield scope.point(workload, strategy, workers, _beside_rows(scope, workload, workers))
-
-
-def _beside_rows(scope: Scope, workload: Workload, workers: int) -> StrategySettings:
-    """The most balanced placement of all variables but tables.
-
-    They may be fewer than servers, each of which has rows; then as TensorFlow places them.
-    """
-    num_ps = scope.servers_for(workers)
-    try:
-        return scope.of_servers(workload, num_ps, scope.balanced_policy(workload, num_ps))
-    except UserError:
-        return replace(scope.settings, num_ps=num_ps)
+            yield scope.point(workload, strategy, workers, stated)
 
 
 def _served(scope: Scope, workload: Workload) -> Iterator[Experiment]:

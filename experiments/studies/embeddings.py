@@ -3,7 +3,8 @@
 Axes: rows of the tables (1,000 to 16,000, so that a worker's step looks up from half of them to a
 sixteenth), how unevenly ids are drawn, workers, servers; in the profile standard also width and
 batch.  What travels: whole tables by all-reduce, rows by all-reduce, rows of synchronous servers
-(one for each worker, or a single one), rows of the hybrid, and TensorFlow as it ships.
+(one for each worker, or a single one), rows of the hybrid (with a server for each worker), and
+TensorFlow as it ships.  All but tables is placed as in `compare`, where servers are most balanced.
 
 Method: two tables and a perceptron for each (`TwoTower`), SGD, really computed.  Every worker is on
 a host of its own, with links of 50 Mbit/s, so that the network decides the step.  Ids follow the
@@ -71,7 +72,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
             raise UserError(refusal)
         yield from _sides(scope, workload, most)
         if workload not in CHANGED:
-            yield from _with_servers(scope, workload, most)
+            yield scope.point(workload, SynchronousServers, most, _on(scope, workload, 1))
+            yield scope.point(workload, Hybrid, most, _on(scope, workload, most))
         if workload == MIDDLE:
             for workers in scope.scale.workers[:-1]:
                 yield from _sides(scope, workload, workers)
@@ -86,17 +88,11 @@ def _sides(scope: Scope, workload: Workload, workers: int) -> Iterator[Experimen
     for settings in (DENSE, SPARSE):
         stated = scope.settings.changed_by(settings)
         yield scope.point(workload, AllReduce, workers, stated)
-    yield scope.point(workload, SynchronousServers, workers, _on(scope, workers))
+    yield scope.point(workload, SynchronousServers, workers, _on(scope, workload, workers))
 
 
-def _with_servers(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
-    """Both with a single server, which has no bytes of the rest where that is in the ring."""
-    for strategy in (SynchronousServers, Hybrid):
-        yield scope.point(workload, strategy, workers, _on(scope, 1))
-
-
-def _on(scope: Scope, num_ps: int) -> StrategySettings:
-    return replace(scope.settings.changed_by(SPARSE), num_ps=num_ps)
+def _on(scope: Scope, workload: Workload, num_ps: int) -> StrategySettings:
+    return scope.beside_rows(workload, num_ps).changed_by(SPARSE)
 
 
 STUDY = Study(

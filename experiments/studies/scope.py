@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.studies.defaults import default_num_ps
 from experiments.sweep.definition import Choices
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.measurement import Measurement
 from ps_allreduce.point.network import EmulatedNetwork
@@ -24,6 +25,7 @@ from ps_allreduce.point.placement import (
     make_plan,
     possible_plans,
     suggest,
+    without_tables,
 )
 from ps_allreduce.point.resources import (
     Device,
@@ -283,6 +285,17 @@ class Scope:
         split_bytes = self._split_bytes(workload, num_ps) if is_cut else None
         make_plan(policy, self.describe(workload), num_ps, split_bytes or DEFAULT_SPLIT_BYTES)
         return replace(self.settings, num_ps=num_ps, placement=policy, split_bytes=split_bytes)
+
+    def beside_rows(self, workload: Workload, num_ps: int) -> StrategySettings:
+        """Those of so many servers with rows: the most balanced placement of all but tables.
+
+        Variables may be fewer than servers, each of which has rows; then as TensorFlow places them.
+        """
+        bare = replace(self, describe=lambda each: without_tables(self.describe(each)))
+        try:
+            return bare.of_servers(workload, num_ps, bare.balanced_policy(workload, num_ps))
+        except UserError:
+            return replace(self.settings, num_ps=num_ps)
 
     def alterations(self, workload: Workload) -> list[Altered]:
         """What makes a difference to plain TensorFlow: not all models keep statistics."""

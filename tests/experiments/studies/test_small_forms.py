@@ -27,6 +27,7 @@ from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     Horovod,
+    Hybrid,
     Single,
     SynchronousServers,
 )
@@ -68,6 +69,8 @@ def test_rows_and_whole_tables_meet_at_every_share_of_looked_up_rows() -> None:
     assert tables[embeddings.EVENLY_DRAWN] == 3
     ring = {p.workload for p in points if p.strategy == AllReduce()}
     assert ring == set(tables), "every workload has whole tables to be held against"
+    hybrid = {(p.num_workers, p.num_ps) for p in points if isinstance(p.strategy, Hybrid)}
+    assert hybrid == {(4, 4)}
     with pytest.raises(UserError, match="is trained with dense embeddings"):
         list(embeddings.STUDY.points(make_scope((2, 4))))
 
