@@ -26,6 +26,7 @@ from experiments.sweep.sweep import QUICK
 from launchers.run.launcher import Capacity
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.models.shapes import known_variables
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Workload
@@ -114,8 +115,21 @@ def test_what_is_said_of_a_sweep(
 
 @cache
 def variables_of(workload: Workload) -> Sequence[VariableSpec]:
-    """Those of a model that takes TensorFlow to be built are taken to be InceptionV3's."""
-    return getattr(workload.model, "variables", None) or known_variables("InceptionV3")
+    """Those of a model that takes TensorFlow to be built are InceptionV3's, beside its tables."""
+    model = workload.model
+    found: Sequence[VariableSpec] = getattr(model, "variables", None) or known_variables(
+        "InceptionV3"
+    )
+    if not isinstance(model, RecommenderModel):
+        return found
+    width = model.tables.width
+    tables = [
+        VariableSpec(
+            name="table", shape=(rows, width), dtype="float32", trainable=True, is_table=True
+        )
+        for rows in model.tables.rows
+    ]
+    return [*tables, *found]
 
 
 def points_of(name: str, profile: str, launcher: str) -> Iterator[str]:
