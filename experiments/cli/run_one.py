@@ -19,9 +19,9 @@ from launchers.sites.kinds import network_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import SMALL_CNN, Unit
-from ps_allreduce.point.placement import Policy, default_split_bytes
+from ps_allreduce.point.placement import Policy, default_split_bytes, without_tables
 from ps_allreduce.point.resources import Resources, workers_together
-from ps_allreduce.point.strategies.stated import StrategySettings
+from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import BUSY_LOAD, RunRecord
@@ -77,10 +77,13 @@ def single_experiment(request: RunRequest, describe: Describe) -> Experiment:
 def _with_threshold(
     settings: StrategySettings, workload: Workload, describe: Describe
 ) -> StrategySettings:
-    """Where variables are cut and nobody says above which size: the model's default."""
+    """Where variables are cut and nobody says above which size: the default of what is placed."""
     if settings.placement is not Policy.PARTITIONED or settings.split_bytes is not None:
         return settings
-    threshold = default_split_bytes(describe(workload), settings.num_ps or 1)
+    variables = describe(workload)
+    if settings.embeddings is Embeddings.SPARSE:
+        variables = without_tables(variables)
+    threshold = default_split_bytes(variables, settings.num_ps or 1)
     return replace(settings, split_bytes=threshold)
 
 

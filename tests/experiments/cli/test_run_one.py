@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ps_allreduce.point.inputs.data import RecordFiles
+from ps_allreduce.point.placement import VariableSpec, default_split_bytes
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.wire import Collective, Wire, WireType
@@ -43,6 +44,19 @@ def test_sizes_have_units_or_none(launcher: FakeLauncher, size: str, num_bytes: 
     servers = launcher.launched[0].strategy.servers
     assert servers is not None
     assert servers.split_bytes == num_bytes
+
+
+def test_tables_do_not_decide_where_other_variables_are_cut(launcher: FakeLauncher) -> None:
+    table, dense = (
+        VariableSpec(name=name, shape=(rows, 8), dtype="float32", trainable=True, is_table=is_table)
+        for name, rows, is_table in (("table", 99_999, True), ("dense", 1000, False))
+    )
+    launcher.variables = (table, dense)
+    words = ("--placement", "partitioned", "--num-ps", "4", "--model", "SmallTwoTower")
+    assert run("run-one", "--strategy", "ps_sync", "--embeddings", "sparse", *words) == 0
+    servers = launcher.launched[0].strategy.servers
+    assert servers is not None
+    assert servers.split_bytes < dense.num_bytes / 4 < default_split_bytes([table, dense], 4)
 
 
 @pytest.mark.parametrize("words", [("--bytes-per-pack", "0"), ("--collective", "auto")])
