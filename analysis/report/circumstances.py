@@ -210,8 +210,9 @@ def share_lines(case: Case) -> list[str]:
     return [
         f"At {count_text(len(uneven), 'point')} one worker made far more steps than others: "
         f"{share:.0%} of all at {worst.setting.label}, {workers_text(worst.num_workers)}{times}. "
-        f"Such rates are not ranked. {worst.num_workers} times the rate of the slowest worker is "
-        f"{number(equal)} {case.unit}/s there, not {number(mean_rate(worst))}.{_evener_text(worst)}"
+        f"Such rates are not ranked, and no efficiency is claimed. {worst.num_workers} times the "
+        f"rate of the slowest worker is {number(equal)} {case.unit}/s there, not "
+        f"{number(mean_rate(worst))}.{_evener_text(worst)}"
     ]
 
 
@@ -317,7 +318,7 @@ def attempts_lines(attempts: pd.DataFrame) -> list[str]:
         return []
     reasons = bad["reason"].value_counts()
     return [
-        f"Of {len(attempts)} attempts {len(attempts) - len(bad)} ended well: {status_text(bad)}. "
+        f"{len(attempts) - len(bad)} of {len(attempts)} attempts ended well; {status_text(bad)}. "
         f"Commonest reason ({reasons.iloc[0]} of {len(bad)}): {reasons.index[0]}"
     ]
 

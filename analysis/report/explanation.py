@@ -55,7 +55,7 @@ EXPLANATION_NOTE = (
 _SAVED = "what the busiest link would save if"
 _STRETCHED = (
     f", up to {MOST_STRETCH:g} times that (no link is used perfectly), and no more than "
-    "exposed communication is longer"
+    "the exchange and the update are longer"
 )
 
 #: What each part is.
@@ -63,7 +63,8 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.COMPUTE: "how long the fastest worker computes, at most as long as alone",
     Cause.SLOWED: "how much longer the fastest worker computes than alone",
     Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
-    Cause.WORKER: "how much longer one worker always computes than the fastest one",
+    Cause.WORKER: "how much longer one worker always computes than the fastest one; where workers "
+    "do not meet, the mean of all workers",
     Cause.IN_TURN: "how long workers wait for each other because now one, now another is slower",
     Cause.HOT_SERVER: f"{_SAVED} all servers held equally many bytes{_STRETCHED}",
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",

@@ -73,7 +73,7 @@ def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> PageP
         *([("links", unmeasured)] if links.empty else _link_items(measured, links)),
         *_busy_items(runs),
     ]
-    folded = f"All links ({len(links)})"
+    folded = f"Measured links ({len(links)})"
     table = TextTable(rows=_as_text(links), caption=LINKS, folded=folded)
     return PagePart(heading=title, items=items, tables=[table])
 

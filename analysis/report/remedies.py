@@ -113,8 +113,12 @@ def _worker_advice(told: Explanation) -> str:
 def _lost_advice(told: Explanation) -> str:
     """More memory for ports, less at once, or the other strategy where that was not measured."""
     network = told.slower.experiment.network
-    if all(map(_fits_ports, told.slower.counting)):
-        return "Larger switch ports would not help: one holds more than a step sends to a host."
+    if network is not None and all(map(_fits_ports, told.slower.counting)):
+        holds = bytes_text(network.port_buffer_bytes)
+        return (
+            f"Larger switch ports would not help: one holds {holds}, more than a step sends to a "
+            "host."
+        )
     ports = "give switch ports more memory"
     if network is not None:
         ports += f" than {bytes_text(network.port_buffer_bytes)} (--port-buffer)"

@@ -214,6 +214,7 @@ def text_table(case: Case) -> pd.DataFrame:
         claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
         name = f"efficiency_{base}"
         text[name] = text[name].where(claimed, f"not claimed {MARK}")
+        text[name] = text[name].mask(claimed & points["uneven"], "not claimed")
     sent = np.array([point.setting.traits.communicates() for point in case.points])
     text["communication_s"] = text["communication_s"].where(sent, NONE)
     return text

@@ -59,7 +59,7 @@ _ASYNCHRONOUS = (
 )
 
 _AS_SHIPPED = (
-    "As TensorFlow ships them, both sides do not train alike: its parameter servers are "
+    "As TensorFlow ships them, the two sides do not train alike: its parameter servers are "
     "asynchronous and average nothing, and its all-reduce is synchronous. With that said: "
 )
 
@@ -217,7 +217,7 @@ def _doubts(main: Comparison) -> list[str]:
     if not main.beyond:
         return []
     more = ", ".join(str(count) for count in main.beyond)
-    return [f"Too few launches ended well for a verdict at more workers ({more})."]
+    return [f"No verdict at {more} workers: too few launches ended well."]
 
 
 def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:

@@ -131,7 +131,7 @@ def _profile_text(case: Case) -> str:
         most = ""
         if own["most_warmup_steps"] is not None:
             most = (
-                f", at most until {own['most_warmup_steps']} steps and "
+                f", which ends at the latest when {own['most_warmup_steps']} steps and "
                 f"{own['most_warmup_s']:g} s are both over"
             )
         least = f" and {_range(seconds)} s" * bool(seconds.max() > 0)

@@ -19,6 +19,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
+from analysis.stats.doubts import is_uneven
 from analysis.stats.statistics import Estimate, Ratio, compare, estimate
 from ps_allreduce.record.variables import PlacementUsed
 
@@ -38,7 +39,7 @@ _SHARES = {
     "per_host": "num_hosts",
 }
 
-_TEXT = ["setting", "transport", "marks", *(f"marks_{base}" for base in BASES)]
+_TEXT = ["setting", "transport", "marks", "uneven", *(f"marks_{base}" for base in BASES)]
 
 #: Figures, tables and pages all ask for the table of the same few cases.
 _CASES = 16
@@ -66,6 +67,7 @@ def point_table(case: Case, metric: Metric = RATE) -> pd.DataFrame:
             where these are known.
         marks, marks_single, marks_own: the mark of the point, and of point and base: where there
             is one, no efficiency is claimed.
+        uneven: one worker made the steps of others, so no efficiency is claimed.
         step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s: of a worker's
             step, means.
         network_s, bound_s, bound_step_s: time of the busiest link, least time of a step, and time
@@ -78,7 +80,8 @@ def point_table(case: Case, metric: Metric = RATE) -> pd.DataFrame:
         table[share] = table["rate"] / table[count]
     for base, end in product(BASES, ("", "_low", "_high")):
         shares = table[f"speedup_{base}{end}"] / table["num_workers"]
-        table[f"efficiency_{base}{end}"] = shares.where(table[f"marks_{base}"] == "")
+        claimed = (table[f"marks_{base}"] == "") & ~table["uneven"]
+        table[f"efficiency_{base}{end}"] = shares.where(claimed)
     return table
 
 
@@ -140,6 +143,7 @@ def _row(case: Case, point: Point, metric: Metric) -> Numbers:
         **_bounds(point),
         **_means(point),
         "marks": point.mark,
+        "uneven": is_uneven(point),
         **{name: value for columns in against for name, value in columns.items()},
     }
 

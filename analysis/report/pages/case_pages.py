@@ -60,7 +60,7 @@ from ps_allreduce.record.choices import exchange_sentence
 from ps_allreduce.record.records import BUSY_LIMIT
 
 NOTHING_DIFFERS = (
-    "By the rule of decision no two settings are known to differ, so there is nothing to explain."
+    "By the rule of decision no two settings are known to differ, so no difference is explained."
 )
 
 
@@ -68,7 +68,8 @@ NOTHING_DIFFERS = (
 CORRECTED = (
     "Interval and p are corrected for the number of comparisons (Holm 1979), of planned ones for "
     "the number of their own kind. Where a side of a planned comparison has several settings, "
-    "interval and p are those of the side's best one, whichever it is."
+    "interval and p allow for the choice of the side's best setting. p is of no difference, not of "
+    "equality."
 )
 
 _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
@@ -169,8 +170,8 @@ def _breakdown(report: CaseReport) -> PagePart:
                 title="Steps",
                 caption="Means over steps, workers and launches: compute, exposed communication "
                 "and input wait add up to the step. Exposed communication is the rest of a step, "
-                "so updates and dispatch are in it. Where nothing is sent, that rest is left out, "
-                "and the others add up to less.",
+                "so waiting for others, updates and dispatch are in it. Where nothing is sent, "
+                "that rest is left out, and the others add up to less.",
                 wraps={"steps of launches": "long"},
             ),
             TextTable(
@@ -335,10 +336,13 @@ def unclaimed_lines(case: Case) -> list[str]:
     if not without:
         return []
     whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
-    return [
-        f"No efficiency on {base_text(case)} is claimed{whose}: processors may have been the "
-        "limit, of the point or of its base, so no figure shows it."
-    ]
+    uneven = known[known["setting"].isin(without)]["uneven"]
+    reasons = {
+        "processors may have been the limit, of the point or of its base": not uneven.all(),
+        "one worker made far more steps than others": uneven.any(),
+    }
+    why = "; ".join(reason for reason, holds in reasons.items() if holds)
+    return [f"No efficiency on {base_text(case)} is claimed{whose}: {why}. So no figure shows it."]
 
 
 def _mark_lines(case: Case) -> list[str]:

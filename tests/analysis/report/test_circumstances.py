@@ -60,7 +60,8 @@ def test_a_machine_with_time_left_claims_efficiency(
 
 def test_emulated_workers_that_differ_are_told() -> None:
     told = dict(what_was_run(circumstances()["emulated workers that differ"]))
-    assert "10 steps and 1 s, at most until 40 steps and 10 s are both over; " in told["profile"]
+    ends = "10 steps and 1 s, which ends at the latest when 40 steps and 10 s are both over; "
+    assert ends in told["profile"]
     differing = "factors of workers 1:1.5,3:0.8, jitter gamma:0.1:1"
     assert told["compute"] == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 

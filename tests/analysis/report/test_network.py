@@ -193,7 +193,7 @@ def test_the_report_has_parts_about_the_network_and_warnings(tmp_path: Path) -> 
     )
     assert "<h2>Network and hosts</h2>" in page
     assert "n9 to n10: median 500 Mbit/s, lowest 400 Mbit/s" in page
-    assert "All links (2)" in page
+    assert "Measured links (2)" in page
     assert "2: n9, n10" in page
     # Warnings that differ in figures only count as one.
     assert "<li>Processors were 97% busy (3 runs like it)</li>" in page

@@ -8,14 +8,21 @@ import pytest
 
 from analysis.data.cases import Case
 from analysis.report.circumstances import share_lines
+from analysis.report.pages.case_pages import unclaimed_lines
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons, pairs_of
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import doubt_about
 from analysis.stats.findings import leading
+from analysis.stats.points import point_table
 from analysis.stats.rivals import against_defaults, contenders
 from ps_allreduce.point.placement import Policy
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AsynchronousServers,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, runs, times
 from tests.fakes import make_experiment
@@ -153,7 +160,14 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
         for policy in (ROUND, EVEN)
     ]
     dealt = [with_steps(each, (39, 1, 1, 1)) for each in runs(near, times(9.0))]
-    case = case_of(dealt, *(runs(each, times(1.0)) for each in even))
+    single = runs(make_experiment(Single), times(1.0))
+    case = case_of(dealt, *(runs(each, times(1.0)) for each in even), single)
+    claimed = point_table(case).set_index("setting")["efficiency_single"]
+    assert claimed.notna().to_list() == [True, False, True, True]
+    assert unclaimed_lines(case) == [
+        "No efficiency on a single worker is claimed of ps_async, round_robin, 1 ps: one worker "
+        "made far more steps than others. So no figure shows it."
+    ]
     (alone,) = contenders(case)
     assert {point.experiment for point in alone} == {*even}
     nearest, other = case.points[0], case.points[1]

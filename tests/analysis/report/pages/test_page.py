@@ -66,7 +66,7 @@ def test_a_sweep_whose_steps_nobody_sees_into_has_a_page_too(tmp_path: Path) -> 
     shipped = [make_experiment(kind, 2) for kind in (StockServers, StockAllReduce)]
     reported(tmp_path, *(runs(own, RATES) for own in shipped))
     text = " ".join(parse(tmp_path).text)
-    assert "As TensorFlow ships them, both sides do not train alike" in text
+    assert "As TensorFlow ships them, the two sides do not train alike" in text
     assert "stock_ps" in text
     assert text_table(case_of(*(runs(own, RATES) for own in shipped)))["compute_s"].unique() == "-"
 
@@ -244,7 +244,7 @@ def test_a_retried_point_is_not_a_failed_one(tmp_path: Path) -> None:
     save_all(tmp_path, [run(own, None, 0, attempt=1), run(own, 5.0, 0, attempt=2)])
     output = invoke("report", str(tmp_path))
     assert re.search(r"1/1, 1 +.*failed", output, re.DOTALL)
-    assert "Of 2 attempts 1 ended well" in (tmp_path / "report.html").read_text()
+    assert "1 of 2 attempts ended well" in (tmp_path / "report.html").read_text()
 
 
 def test_all_sweeps_below_a_folder_are_reported_also_where_one_cannot_be_read(
