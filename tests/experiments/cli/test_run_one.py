@@ -56,6 +56,7 @@ def test_tables_do_not_decide_where_other_variables_are_cut(launcher: FakeLaunch
     assert run("run-one", "--strategy", "ps_sync", "--embeddings", "sparse", *words) == 0
     servers = launcher.launched[0].strategy.servers
     assert servers is not None
+    assert servers.split_bytes is not None
     assert servers.split_bytes < dense.num_bytes / 4 < default_split_bytes([table, dense], 4)
 
 
