@@ -71,7 +71,7 @@ def plan_sweep(
     """
     scopes = _scopes(_with_ps_hosts(request, capacity), capacity, describe, choices)
     points = _points(request.study, scopes)
-    _tell_absent_workers(request, points, console)
+    _check_workers(request, points, console)
     able = [p for p in points if not too_few_hosts(p, capacity.num_hosts, capacity.num_ps_hosts)]
     if settle_exchange(request, able, capacity, describe, choices):
         points = _points(request.study, scopes)
@@ -269,23 +269,20 @@ def _has(strategy: AnyStrategy, stated: StrategySettings) -> bool:
     return False
 
 
-def _tell_absent_workers(
-    request: StudyRequest, points: Sequence[Experiment], console: Console
-) -> None:
+def _check_workers(request: StudyRequest, points: Sequence[Experiment], console: Console) -> None:
     """Say which stated numbers of workers a sweep does not take.
 
     Raises:
         UserError: it takes none of them.
     """
-    found = {point.num_workers for point in points}
-    small = request.study.small.workers if request.study.small else ()
-    absent = {*(request.sweep.workers or ())} - found - {*small}
     if not points:
         raise UserError(f"{request.name} has no point with that many workers: leave --workers out.")
+    # A small form states workers, too, of which points of another model may have fewer.
+    small = request.study.small.workers if request.study.small else ()
+    stated = {*(request.sweep.workers or ())}
+    absent = sorted(stated.difference(small, (point.num_workers for point in points)))
     if absent:
-        console.print(
-            f"No point of {request.name} has {' or '.join(map(str, sorted(absent)))} workers."
-        )
+        console.print(f"No point of {request.name} has {' or '.join(map(str, absent))} workers.")
 
 
 def _fitting(
