@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +23,6 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
-from analysis.data.setting import full_label
 from analysis.figures.curves import coloured, curves_of
 from analysis.figures.marks import side_name
 from analysis.figures.save import DrawnFigure
@@ -52,10 +50,15 @@ from analysis.wording import (
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork, render_rate
 from ps_allreduce.point.strategies import SynchronousServers
+from ps_allreduce.point.strategies.base import value_of
+from ps_allreduce.point.strategies.stated import DECLARATIONS
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.evaluation_timings import LearningCurve, between, place_of
 
 TEXTS = texts_of("learning")
+
+#: Settings whose numbers follow that of workers, and how a label calls them without the number.
+_FOLLOWING = {"num_ps": "", "synchronous_steps": "first synchronous"}
 
 #: Losses of a curve, at which seconds of all seeds are known.
 _GRID = 60
@@ -71,15 +74,22 @@ class _Trained:
     @property
     def label(self) -> str:
         """The same on all links, where not all strategies were trained."""
-        own = full_label(self.point.experiment.strategy)
-        accumulation = self.point.experiment.workload.accumulation
-        return own if accumulation == 1 else f"{own}, {accumulation} batches a step"
+        return self._called(self.point.experiment.strategy.title_parts())
 
     @property
     def variant(self) -> str:
-        """The label without numbers that follow that of workers: servers, steps before a switch."""
-        alike = re.sub(r", \d+ ps", "", self.label)
-        return re.sub(r"synchronous for \d+ steps?", "first synchronous", alike)
+        """The label without numbers that follow that of workers: the same in all figures."""
+        strategy = self.point.experiment.strategy
+        alike = {
+            DECLARATIONS[name].phrase(name, value_of(name, strategy)): text
+            for name, text in _FOLLOWING.items()
+        }
+        return self._called([alike.get(part, part) for part in strategy.title_parts()])
+
+    def _called(self, parts: Sequence[str]) -> str:
+        accumulation = self.point.experiment.workload.accumulation
+        batches = [f"{accumulation} batches a step"] if accumulation > 1 else []
+        return ", ".join([self.point.setting.called, *filter(None, parts), *batches])
 
     @property
     def curves(self) -> list[LearningCurve]:
@@ -264,7 +274,7 @@ def _curve_data(task: _Task) -> pd.DataFrame:
             pd.DataFrame(
                 {
                     "task": task.title,
-                    "strategy": each.label,
+                    "strategy": each.variant,
                     "loss": levels,
                     "seconds": np.median(seconds, axis=0),
                     "low": np.min(seconds, axis=0),
@@ -295,16 +305,18 @@ def _drawn(tasks: Sequence[_Task]) -> Figure:
 def _looks(tasks: Sequence[_Task]) -> Mapping[str, tuple[str, str]]:
     """Colour and line of each strategy, the same in all figures."""
     trained = [each for task in tasks for each in task.trained]
-    sides = [
-        {"label": each.label, "side": side_name(each.point.setting.traits)} for each in trained
-    ]
-    marks = coloured(pd.DataFrame(sides)).drop_duplicates("label")
+    marks = coloured(pd.DataFrame(map(_named, trained))).drop_duplicates("label")
     return {
         str(label): (str(colour), line)
         for label, colour, line in zip(
             marks["label"], marks["colour"], itertools.cycle(LINES), strict=False
         )
     }
+
+
+def _named(each: _Trained) -> dict[str, str]:
+    """What the colour of a strategy follows from."""
+    return {"label": each.variant, "side": side_name(each.point.setting.traits)}
 
 
 def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) -> None:
@@ -329,7 +341,7 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     if len(ticks) < 2:
         return
     rows = pd.DataFrame([_mark(task, each) for task in tasks for each in task.trained])
-    marks = marks_from(rows, rows["median"])
+    marks = coloured(marks_from(rows, rows["median"]))
     marks = marks.assign(**{name: rows[name] for name in ("ok", "planned", "failed")})
     labels = [*dict.fromkeys(marks["label"])]
     panels = {str(panel): curves_of(own, labels) for panel, own in marks.groupby("panel")}
@@ -338,7 +350,7 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
         title="Time to the target, against workers",
         caption=TEXTS["against_workers"],
         figure=plot_panels(panels, ticks, ("workers", "seconds to the target"), columns=1),
-        data=rows.drop(columns="launches"),
+        data=rows.drop(columns=["side", "launches"]),
     )
 
 
@@ -347,7 +359,7 @@ def _mark(task: _Task, each: _Trained) -> dict[str, object]:
     seconds, launches = TIME_TO_TARGET.values(each.point), len(each.point.launches)
     return {
         "panel": task.panel,
-        "label": each.variant,
+        **_named(each),
         "x": float(task.workers),
         "median": median if math.isfinite(median) else math.nan,
         "low": seconds.min(),
@@ -399,7 +411,7 @@ def _stale_rows(task: _Task) -> Iterator[dict[str, object]]:
             for staleness, share in enumerate(total / total.sum()):
                 yield {
                     "task": task.title,
-                    "strategy": each.label,
+                    "strategy": each.variant,
                     "staleness": staleness,
                     "share": float(share),
                 }
