@@ -5,7 +5,6 @@ The one place where tests put something else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from launchers.settings import LauncherSettings
 from launchers.sites.emulated.emulated_site import EmulatedSite, Flows, measure_flows, network_of
 from launchers.sites.kinds import SITES, site_kind
 from ps_allreduce.errors import SuiteError
+from ps_allreduce.kernel_files import usable_cores
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.record.provenance import ROOT, source_digest
 from ps_allreduce.record.records import FOREIGN_LIMIT
@@ -64,13 +64,13 @@ def workplace(
 
 def num_cores() -> int:
     """Of this machine, as far as this process may use them."""
-    return len(os.sched_getaffinity(0))
+    return len(usable_cores())
 
 
 def used_by_others() -> float:
     """Share of these processors that is in use while this process waits."""
     shares = psutil.cpu_percent(interval=_WATCH_S, percpu=True)
-    cores = os.sched_getaffinity(0)
+    cores = usable_cores()
     own = [share for core, share in enumerate(shares) if core in cores]
     return fmean(own or shares) / 100  # where a core is offline, numbers may be others
 

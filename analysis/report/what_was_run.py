@@ -19,6 +19,7 @@ from analysis.data.cases import Case
 from analysis.data.columns import LENGTHS
 from analysis.data.setting import exchange_of
 from analysis.wording import capital, count_text, range_text
+from ps_allreduce.kernel_files import quota_text
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import optimizer_text
@@ -240,6 +241,7 @@ def provenance_items(block: Block) -> Items:
     ended = block.table["finished_at"]
     others = range_text(foreign) if len(foreign) else "not known"
     cores = ", ".join(str(core) for core in made_with.affinity)
+    quota = quota_text(made_with.processor_quota)
     return [
         ("block", block.fingerprint),
         (
@@ -254,7 +256,10 @@ def provenance_items(block: Block) -> Items:
         ("settings", ", ".join(f"{name}={value}" for name, value in made_with.settings.items())),
         ("started on", made_with.host),
         ("system", made_with.system),
-        ("processor", f"{made_with.cpu_model}, {made_with.cpu_count} in all, usable {cores}"),
+        (
+            "processor",
+            f"{made_with.cpu_model}, {made_with.cpu_count} in all, usable {cores}{quota}",
+        ),
         ("vector extensions", ", ".join(made_with.cpu_flags) or "none known"),
         ("memory", f"{made_with.memory_bytes / 1e9:.1f} GB"),
     ]

@@ -5,13 +5,13 @@ Decides how many threads there are, and that an interruption ends them all at th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Event, Lock
 from typing import TypeVar
 
 from experiments.data_sets.listing import Report
+from ps_allreduce.kernel_files import usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,7 +60,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], tally: Tally) -> list
     Raises:
         Exception: that of the first item that fails, once all threads have ended.
     """
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
             for future in as_completed(futures):

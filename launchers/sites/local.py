@@ -21,6 +21,7 @@ from launchers.processes import (
 )
 from launchers.site import Site, SiteKind
 from ps_allreduce.errors import UserError
+from ps_allreduce.kernel_files import usable_cores
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.record.provenance import default_congestion
 
@@ -62,7 +63,7 @@ class LocalSite(Site):
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Those that this process may use."""
-        return {self.hosts[0]: sorted(os.sched_getaffinity(0))}
+        return {self.hosts[0]: usable_cores()}
 
     @contextmanager
     def servers(

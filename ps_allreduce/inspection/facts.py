@@ -21,13 +21,13 @@ from typing import Any
 import psutil
 
 from ps_allreduce.inspection.gpu import find_gpus
+from ps_allreduce.kernel_files import GROUPS, processor_quota, read_text, usable_cores
 from ps_allreduce.record.hosts import GpuSample, HostFacts, Interface, TcpCounters
 from ps_allreduce.record.provenance import (
     PACKAGES,
     default_congestion,
     package_versions,
     parse_cpuinfo,
-    read_text,
     running_system,
 )
 from ps_allreduce.record.records import Sample
@@ -51,7 +51,8 @@ def look_around(environment: Mapping[str, str], nvml: Any | None = None) -> Host
         scheduler_name=environment.get("SLURMD_NODENAME", ""),
         machine=running_system(),
         interfaces=interfaces(),
-        cores=tuple(sorted(os.sched_getaffinity(0))),
+        cores=usable_cores(),
+        processor_quota=processor_quota(*GROUPS),
         gpus=() if nvml is None else find_gpus(nvml, environment.get("CUDA_VISIBLE_DEVICES")),
         cpu_model=model,
         cpu_flags=flags,
@@ -167,7 +168,7 @@ def _loads(processes: Mapping[str, psutil.Process]) -> dict[str, ProcessLoad]:
 def _core_times() -> list[Any]:
     """The kernel's account of each core that this process may use."""
     times = psutil.cpu_times(percpu=True)
-    usable = os.sched_getaffinity(0)
+    usable = usable_cores()
     return [core for number, core in enumerate(times) if number in usable] or times
 
 
@@ -202,7 +203,7 @@ class OtherProcesses:
         It tells nothing where processes may be hidden, as in a container, or use other processors
         than this one may.
         """
-        in_part = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
+        in_part = len(usable_cores()) < (os.cpu_count() or 1)
         if not self.fork_servers or in_part or time.monotonic() < self.next_look:
             return None
         begin = time.thread_time()

@@ -23,7 +23,8 @@ import psutil
 
 from ps_allreduce.environment import EnvironmentKind, environment_kind
 from ps_allreduce.inspection import questions
-from ps_allreduce.record.provenance import ROOT, program_digest, read_text
+from ps_allreduce.kernel_files import GROUPS, memory_limits, read_text, usable_cores
+from ps_allreduce.record.provenance import ROOT, program_digest
 
 #: How long the host is watched before anything is done there.
 WATCH_S = 1.0
@@ -35,13 +36,10 @@ NUM_THREADS = 32
 
 LOOPBACK = ("127.", "::1")
 
-#: The control groups of this process, and where they are mounted.
-GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
 
 def find_state(peers: Sequence[questions.Peer]) -> questions.HostState:
     """Look at this host, and from here at the others."""
-    busy = busy_share(os.sched_getaffinity(0), WATCH_S)  # before this process does anything
+    busy = busy_share(usable_cores(), WATCH_S)  # before this process does anything
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         views = list(pool.map(see_peer, peers))
     user_site = site.getusersitepackages()
@@ -135,23 +133,9 @@ def memory_limit(groups: Path, root: Path) -> int | None:
         groups: the list of them, as /proc/self/cgroup.
         root: where they are mounted.
     """
-    limits = []
-    for line in read_text(groups).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            limits += _limits(root, path, "memory.max")
-        elif "memory" in controllers.split(","):
-            limits += _limits(root / "memory", path, "memory.limit_in_bytes")
     installed = psutil.virtual_memory().total
+    limits = memory_limits(groups, root)
     return min((limit for limit in limits if limit < installed), default=None)
-
-
-def _limits(root: Path, path: str, name: str) -> list[int]:
-    """Limits of a control group and of the groups that contain it."""
-    inner = root / path.lstrip("/")
-    folders = [folder for folder in (inner, *inner.parents) if folder.is_relative_to(root)]
-    texts = [read_text(folder / name).strip() for folder in folders]
-    return [int(text) for text in texts if text.isdecimal()]
 
 
 def module_files() -> dict[str, str]:

@@ -166,6 +166,7 @@ class HostFacts:
         scheduler_name: as the scheduler calls it, empty without one.
         machine: identifies the running system; the same for hosts that share one.
         cores: processors that may be used here; on a cluster those that the step was given.
+        processor_quota: how many processors' time control groups allow there; None without a limit.
         switch: path of switches above the host, as the scheduler tells it; empty if it does not.
         versions: of Python and the packages that matter.
         congestion: the TCP congestion control that connections begin with; empty where the host
@@ -177,6 +178,7 @@ class HostFacts:
     machine: str = ""
     interfaces: tuple[Interface, ...] = ()
     cores: tuple[int, ...]
+    processor_quota: float | None = None
     gpus: tuple[Gpu, ...] = ()
     cpu_model: str
     cpu_flags: tuple[str, ...]

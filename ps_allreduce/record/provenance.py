@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from ps_allreduce.environment import environment_kind, installed_version
+from ps_allreduce.kernel_files import GROUPS, processor_quota, read_text, usable_cores
 from ps_allreduce.record.hosts import HostFacts, kinds
 
 PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "psutil", "grpcio", "protobuf")
@@ -62,7 +63,8 @@ class Provenance:
         environment: `venv` if it holds the suite's lock file, else `existing`.
         command: the command line that made the run.
         cpu_flags: the vector extensions, which decide what oneDNN does.
-        affinity: processors this process may use.
+        affinity: processors this process may use, as `kernel_files` counts them.
+        processor_quota: how many processors' time its control groups allow; None without a limit.
         load_average: of one minute, before the run.
         settings: environment variables that change computation or communication, and defaults.
         congestion: this machine's TCP congestion control where tasks use it; empty where hosts
@@ -84,6 +86,7 @@ class Provenance:
     load_average: float
     settings: Mapping[str, str]
     congestion: str = ""
+    processor_quota: float | None = None
     fingerprint: str
 
 
@@ -108,7 +111,8 @@ def collect(commit: str, hosts: Sequence[HostFacts] = (), congestion: str = "") 
         cpu_count=os.cpu_count() or 1,
         cpu_flags=flags,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        affinity=tuple(sorted(os.sched_getaffinity(0))),
+        affinity=usable_cores(),
+        processor_quota=processor_quota(*GROUPS),
         load_average=os.getloadavg()[0],
         settings=tensorflow_settings(os.environ),
         congestion=congestion,
@@ -206,11 +210,3 @@ def measured_digest(root: Path = ROOT) -> str:
     keeping = {f"{PROGRAM}/{name}" for name in KEEPING}
     sources = program_sources(root)
     return _digest({name: sources[name] for name in sources.keys() - keeping})
-
-
-def read_text(path: Path) -> str:
-    """What is in a file; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

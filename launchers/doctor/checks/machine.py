@@ -16,6 +16,7 @@ from launchers.doctor.check_findings import (
 )
 from launchers.site import describe_mixture
 from ps_allreduce.inspection.questions import TemporaryFolder
+from ps_allreduce.kernel_files import quota_text
 from ps_allreduce.record.hosts import HostFacts
 
 GIB = 2**30
@@ -63,7 +64,8 @@ def _kind_texts(facts: SiteFacts, by_host: Mapping[str, HostFacts]) -> Iterator[
     for name, for_servers in named.items():
         group = [each for host, each in by_host.items() if (host in facts.ps_hosts) is for_servers]
         if group:
-            yield f"{name}: {len(group[0].cores)} cores, {group[0].cpu_model}"
+            quota = quota_text(group[0].processor_quota)
+            yield f"{name}: {len(group[0].cores)} cores{quota}, {group[0].cpu_model}"
 
 
 def memory(facts: SiteFacts) -> Iterator[Finding]:

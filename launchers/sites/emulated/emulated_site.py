@@ -7,7 +7,6 @@ fork server of its own, and who sends for how long where it is measured what pla
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from launchers.site import Site, SiteKind
 from launchers.sites.emulated.held_network import GONE, Holder, hold_network
 from launchers.sites.local import LocalForkServer
 from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.kernel_files import usable_cores
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.network import (
@@ -129,7 +129,7 @@ class EmulatedSite(Site):
 
     def cores(self) -> Mapping[str, Sequence[int]]:
         """Every host may use all cores of this machine, which they share."""
-        return dict.fromkeys(self.hosts, sorted(os.sched_getaffinity(0)))
+        return dict.fromkeys(self.hosts, usable_cores())
 
     @contextmanager
     def servers(
