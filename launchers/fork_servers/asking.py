@@ -5,11 +5,12 @@ Decides what counts as an answer to a question, and how hosts are measured again
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -245,14 +246,15 @@ def _measure_together(
     for target, count in senders.items():
         receive = ReceiveStream(address=address_of(target), token=token, senders=count)
         answers.ask(target, receive)
-    _hear_of_links(answers)
+    called = _called(servers, links, address_of)
+    _hear_of_links(answers, called)
     ports = {target: each.port for target, each in answers.of(Listening).items()}
     answers.until, answers.waiting = None, dict.fromkeys(senders, ReceiveStream.__name__)
     for source, target in links:
         address, port = address_of(target), ports[target]
         send = SendStream(address=address, port=port, token=token, seconds=seconds)
         answers.ask(source, send)
-    _hear_of_links(answers)
+    _hear_of_links(answers, called)
     received, sent = answers.of(StreamReceived), answers.of(StreamSent)
     for source, target in links:
         yield LinkRecord(
@@ -263,8 +265,36 @@ def _measure_together(
         )
 
 
-def _hear_of_links(answers: Answers) -> None:
+def _called(
+    servers: HostServers, links: Sequence[Link], address_of: Callable[[str], str]
+) -> dict[str, str]:
+    """By each end of these links, what to try if its target has other networks, too.
+
+    A host's first interface may be a bridge of containers, which leads nowhere else.
+    """
+    told = {}
+    for source, target in links:
+        interfaces, address = servers.clients[target].ready.facts.interfaces, address_of(target)
+        names = {i.address: i.name for i in interfaces if not _is_loopback(i.address)}
+        name = names.pop(address, "no interface of it")
+        if names and not _is_loopback(address):
+            told[source] = told[target] = (
+                f"; {target} is called at {address} ({name}), and --interface chooses another "
+                f"network ({', '.join(names.values())})"
+            )
+    return told
+
+
+def _is_loopback(address: str) -> bool:
+    """An IPv4 address that leads nowhere else."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+def _hear_of_links(answers: Answers, called: Mapping[str, str]) -> None:
     """Hear until nothing more is expected.
+
+    Args:
+        called: what an error of each host ends with.
 
     Raises:
         HostFault: something went wrong first; no process of the measurement is left.
@@ -275,9 +305,11 @@ def _hear_of_links(answers: Answers) -> None:
     for host, error in answers.errors.items():
         if isinstance(error, HostFault):
             raise error
-        raise HostFault(f"the links of {host} cannot be measured: {error}") from error
+        problem = f"{str(error).rstrip('.')}{called.get(host, '')}"
+        raise HostFault(f"the links of {host} cannot be measured: {problem}") from error
     if is_late:
         silent = [host for host in answers.servers.clients if host in answers.waiting]
+        clauses = "".join(dict.fromkeys(called.get(host, "") for host in silent))
         raise HostFault(
-            f"links cannot be measured: nothing more is heard from {', '.join(silent)}."
+            f"links cannot be measured: nothing more is heard from {', '.join(silent)}{clauses}."
         )

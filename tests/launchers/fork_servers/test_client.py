@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -31,7 +32,9 @@ from launchers.processes import (
 from ps_allreduce.errors import LaunchError, TookTooLong, UserError
 from ps_allreduce.fork_server.messages import AskTime, EndAll, Event, Exited, Started, TimeTold
 from ps_allreduce.inspection.questions import Listening, StreamReceived
+from ps_allreduce.record.hosts import Interface
 from tests.cluster import ADDRESSES
+from tests.fakes import make_facts
 from tests.pretend import FAKE_SERVER, fake_server, fake_task
 from tests.talk import ENDLESS, assert_gone, serving
 
@@ -372,10 +375,19 @@ def test_measuring_leaves_no_process_and_no_word_behind(three: HostServers) -> N
 
 
 def test_an_address_that_a_host_does_not_have_is_told_and_the_others_are_ended(
-    three: HostServers,
+    three: HostServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = ADDRESSES | {"n1": "192.0.2.1"}
-    with pytest.raises(LaunchError, match=r"the links of n1 cannot be measured: OSError: .*assign"):
+    ready = three.clients["n1"].ready
+    bridge = Interface(name="docker0", address="192.0.2.1", prefix_length=16)
+    interfaces = (bridge, *make_facts().interfaces)
+    facts = replace(ready.facts, interfaces=interfaces)
+    monkeypatch.setattr(three.clients["n1"], "_ready", replace(ready, facts=facts))
+    with pytest.raises(
+        LaunchError,
+        match=r"the links of n1 cannot be measured: OSError: .*assign.*; n1 is called at 192.0.2.1 "
+        r"\(docker0\), and --interface chooses another network \(eth0\)$",
+    ):
         measure_links(three, [("n10", "n9"), ("n10", "n1")], wrong.__getitem__, seconds=0.1)
     # The other receiver is gone, and the servers can be used again.
     ended = {"n9", "n1"}
