@@ -26,6 +26,7 @@ from analysis.stats.decision import (
     Decision,
     Outcome,
     decide,
+    intervals,
     still_open,
 )
 from analysis.stats.doubts import doubt_about
@@ -220,7 +221,10 @@ def _planned(
 ) -> list[Comparison]:
     """A family of sides."""
     told = [_told(case, metric, meeting, level / len(met)) for meeting in met]
-    decisions = decide([contest for _, contest in told], level)
+    pairs = [(one.best, other.best) for (one, other), _ in told]
+    decisions = decide(
+        _doubted(case, metric, [contest for _, contest in told], pairs, level), level
+    )
     return [
         Comparison(
             case=case,
@@ -274,7 +278,7 @@ def _told(
             meeting.kinds, meeting.points, left, contest.best, highest.best, strict=True
         )
     )
-    return (one, other), _doubted(case, metric, contest, (one.best, other.best))
+    return (one, other), contest
 
 
 def may_be_best(points: Sequence[Point], metric: Metric) -> list[Point]:
@@ -286,20 +290,26 @@ def _contest(metric: Metric, first: Iterable[Point], second: Iterable[Point]) ->
     return Contest.of([*map(metric.gains, first)], [*map(metric.gains, second)])
 
 
-def _doubted(case: Case, metric: Metric, contest: Contest, points: PointPair) -> Contest:
-    """The contest, with what takes the meaning of its ratio away."""
-    return replace(contest, doubt=doubt_about(case, *points, contest.interval(LEVEL), metric))
+def _doubted(
+    case: Case,
+    metric: Metric,
+    contests: Sequence[Contest],
+    pairs: Sequence[PointPair],
+    level: float = LEVEL,
+) -> list[Contest]:
+    """A family of contests, each with what takes the meaning of the interval away that is told."""
+    return [
+        replace(contest, doubt=doubt_about(case, *pair, ends, metric))
+        for contest, pair, ends in zip(contests, pairs, intervals(contests, level), strict=True)
+    ]
 
 
 def decided(
     case: Case, metric: Metric, pairs: Sequence[PointPair]
 ) -> Iterator[tuple[PointPair, Decision]]:
     """What may be said of every pair of a family, of the first of two settings."""
-    contests = [
-        _doubted(case, metric, _contest(metric, [first], [second]), (first, second))
-        for first, second in pairs
-    ]
-    yield from zip(pairs, decide(contests), strict=True)
+    contests = [_contest(metric, [first], [second]) for first, second in pairs]
+    yield from zip(pairs, decide(_doubted(case, metric, contests, pairs)), strict=True)
 
 
 def _others(
@@ -367,9 +377,9 @@ def compare_alone(
     Args:
         rivals: the one that is told of first.
     """
-    contest = _doubted(case, metric, _contest(metric, [first], rivals), (first, rivals[0]))
+    pair = first, rivals[0]
     sides = side_of(first), Side(points=tuple(rivals), best=rivals[0])
-    known = {(first, rivals[0]): decide([contest])[0]}
+    known = {pair: decide(_doubted(case, metric, [_contest(metric, [first], rivals)], [pair]))[0]}
     return _row(case, metric, Kind.SINGLE, sides, known)
 
 

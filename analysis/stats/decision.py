@@ -228,15 +228,28 @@ def decide(family: Sequence[Contest], level: float = LEVEL) -> list[Decision]:
     Either kind of claim, a difference and equality, is wrong anywhere in the family with a
     probability of at most `level`.
     """
-    different = _p_values(family, lambda contest: contest.p_different)
+    different = holm(_p_values(family, lambda contest: contest.p_different))
     equal = holm(_p_values(family, lambda contest: contest.p_equal))
-    shares = level / _divisors(different, level)
     return [
-        _decided(contest, level, float(share), (float(p_different), float(p_equal)))
+        _decided(contest, level, share, (float(p_different), float(p_equal)))
         for contest, share, p_different, p_equal in zip(
-            family, shares, holm(different), equal, strict=True
+            family, _shares(family, level), different, equal, strict=True
         )
     ]
+
+
+def intervals(
+    family: Sequence[Contest], level: float = LEVEL
+) -> list[tuple[float | None, float | None]]:
+    """Of the ratio of each, corrected as `decide` corrects it: what a doubt is held against."""
+    shares = _shares(family, level)
+    return [contest.interval(share) for contest, share in zip(family, shares, strict=True)]
+
+
+def _shares(family: Sequence[Contest], level: float) -> list[float]:
+    """What the correction leaves of the level for each interval."""
+    different = _p_values(family, lambda contest: contest.p_different)
+    return [float(share) for share in level / _divisors(different, level)]
 
 
 def still_open(settings: Sequence[pd.Series]) -> list[int]:

@@ -17,10 +17,9 @@ from analysis.data.cases import Case, Point
 from analysis.data.columns import CONDITIONS, SETTINGS
 from analysis.data.metric import RATE
 from analysis.stats.comparisons import Comparison
-from analysis.stats.decision import Contest, Decision, decide
+from analysis.stats.decision import Contest, Decision, decide, intervals
 from analysis.stats.doubts import doubt_about, drifted
 from analysis.stats.rivals import Kind, side_of
-from analysis.stats.statistics import CONFIDENCE
 from ps_allreduce.errors import UserError
 
 #: Conditions that may differ between the two.
@@ -65,8 +64,12 @@ def shared_cases(first: Sequence[Case], second: Sequence[Case]) -> list[SharedCa
             "These results cannot be compared: they are of the same training, and have no point "
             "in common (strategy, its settings, and the number of workers)."
         )
-    contests = [_contest(*cases, *points) for cases, own in pairs.items() for points in own]
-    decided = iter(decide(contests))
+    met_points = [(*cases, *points) for cases, own in pairs.items() for points in own]
+    contests = [_contest(one, other) for *_, one, other in met_points]
+    doubts = map(_doubt, met_points, intervals(contests))
+    decided = iter(
+        decide([replace(c, doubt=doubt) for c, doubt in zip(contests, doubts, strict=True)])
+    )
     return [
         SharedCase(
             first=one,
@@ -134,10 +137,14 @@ def _row(case: Case, first: Point, second: Point, decision: Decision) -> Compari
     )
 
 
-def _contest(first: Case, second: Case, one: Point, other: Point) -> Contest:
+def _contest(one: Point, other: Point) -> Contest:
     """The second over the first; turns of two folders have nothing to do with each other."""
     apart = pd.RangeIndex(-len(one.rates), 0)
-    contest = Contest.of([other.rates], [one.rates.set_axis(apart)])
-    low, high = contest.shown.interval(1 - CONFIDENCE)
-    doubts = (each.reason for each in drifted(second) if each.holds(low, high))
-    return replace(contest, doubt=doubt_about(first, other, one, (low, high)) or next(doubts, ""))
+    return Contest.of([other.rates], [one.rates.set_axis(apart)])
+
+
+def _doubt(met: tuple[Case, Case, Point, Point], ends: tuple[float | None, float | None]) -> str:
+    """What takes the meaning of an interval of the second over the first away."""
+    first, second, one, other = met
+    of_second = (each.reason for each in drifted(second) if each.holds(*ends))
+    return doubt_about(first, other, one, ends) or next(of_second, "")

@@ -216,6 +216,21 @@ def test_load_of_others_in_most_launches_takes_the_headline_away(
     assert (pair.decision.outcome is Outcome.NO_VERDICT) is said_so
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_disturbance_is_held_against_the_interval_that_is_told(early: bool) -> None:
+    # 20 % for others explain up to 1.56x.  The ratio's 95 % interval lies beyond that, and the
+    # wider one of a sweep that may have stopped early does not.
+    even = dict.fromkeys(range(3), 100.0)
+    case = case_of(runs(RING, times(1.655)), runs(SYNC, even, hosts=(make_host(foreign_load=0.2),)))
+    main = comparisons(replace(case, may_stop_early=early)).main
+    assert main is not None
+    _, low, high = main.decision.ends
+    assert low is not None
+    assert high is not None
+    assert (max(low, 1 / high) > 1.25**2) is not early
+    assert (main.decision.outcome is Outcome.NO_VERDICT) is early
+
+
 @pytest.mark.parametrize(
     ("load", "factor", "disturbed", "stands"),
     [

@@ -20,6 +20,7 @@ from analysis.stats.decision import (
     Outcome,
     decide,
     holm,
+    intervals,
 )
 from analysis.stats.statistics import Ratio, compare
 from tests.examples import fast
@@ -112,6 +113,8 @@ CONTESTS = st.builds(contest, st.floats(0.5, 2.0), st.floats(0.001, 0.2), st.int
 @fast
 @given(family=st.lists(CONTESTS, min_size=1, max_size=8))
 def test_an_interval_and_its_decision_agree_in_any_family(family: list[Contest]) -> None:
+    # Doubts are held against these.
+    assert intervals(family) == [each.ends[1:] for each in decide(family)]
     for decision in decide(family):
         assert decision.ratio is not None
         assert decision.low is not None
