@@ -48,6 +48,10 @@ INPUT_VARIABLES = frozenset(
     for name in (
         *("CPUS_PER_TASK", "CPUS_PER_GPU", "TRES_PER_TASK", "NTASKS", "NPROCS", "NNODES"),
         *("NTASKS_PER_NODE", "NTASKS_PER_CORE", "NTASKS_PER_SOCKET", "NTASKS_PER_GPU"),
+        # Totals and shares of the allocation; a step may have fewer nodes, and has a task on each.
+        *("GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", "GPUS_PER_TASK", "GPU_BIND", "TRES_BIND"),
+        *("GRES", "GRES_FLAGS", "STEP_GRES", "NTASKS_PER_TRES", "CORE_SPEC", "THREAD_SPEC"),
+        *("HOSTFILE", "IMMEDIATE", "DEPENDENCY", "TIMELIMIT", "USE_MIN_NODES", "SPREAD_JOB"),
         *("MEM_PER_CPU", "MEM_PER_NODE", "MEM_PER_GPU", "MEM_BIND", "THREADS_PER_CORE", "HINT"),
         *("DISTRIBUTION", "EXACT", "EXCLUSIVE", "OVERLAP", "WHOLE", "OVERCOMMIT", "KILL_BAD_EXIT"),
         *("CPU_BIND", "CPU_BIND_LIST", "CPU_BIND_TYPE", "CPU_BIND_VERBOSE", "LABELIO", "WAIT"),

@@ -252,5 +252,6 @@ def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
 def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
     kept = {"SLURM_JOB_ID": "12", "SLURM_CONF": "/etc/slurm.conf", "HOME": "/home/ann"}
     dropped = dict.fromkeys(INPUT_VARIABLES, "7")
-    assert "SLURM_CPUS_PER_TASK" in dropped
+    named = ("CPUS_PER_TASK", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "GRES")
+    assert {f"SLURM_{name}" for name in named} <= dropped.keys()
     assert step_environment(kept | dropped) == kept | {"SLURM_OOM_KILL_STEP": "0"}
