@@ -69,6 +69,13 @@ def at_least(minimum: float, **values: float) -> None:
             raise UserError(f"{name} must be at least {minimum:g}, got {value:g}.")
 
 
+def whole(**values: float) -> None:
+    """Refuse what counts things and is no whole number, by its name; `1e5` is none in Python."""
+    for name, value in values.items():
+        if not isinstance(value, int):
+            raise UserError(f"{name} must be a whole number without a point, got {value!r}.")
+
+
 def at_most(maximum: float, **values: float) -> None:
     """Refuse numbers above a maximum, by their names."""
     for name, value in values.items():

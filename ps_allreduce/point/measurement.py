@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.errors import UserError, at_least, at_most, whole
 from ps_allreduce.serialization import LATER, Columns, column
 
 
@@ -39,6 +39,7 @@ class Evaluation(Columns):
     gradient_norm: bool = field(default=False, metadata={**LATER, **column(None)})
 
     def __post_init__(self) -> None:
+        whole(evaluation_batches=self.batches)
         at_least(1, evaluation_batches=self.batches)
         at_most(1e9, evaluation_batches=self.batches)
 
@@ -255,8 +256,12 @@ class Learning(Columns):
     def __post_init__(self) -> None:
         if self.evaluation.mode is not EvaluationMode.SEQUENTIAL:
             raise ValueError("one worker evaluates for all")
+        whole(evaluation_steps=self.evaluation_steps, most_examples=self.most_examples)
         at_least(2, evaluation_steps=self.evaluation_steps)
         at_least(1, most_examples=self.most_examples)
+        at_least(0, most_s=0.0 if self.most_s is None else self.most_s)
+        if self.target_loss is not None and not math.isfinite(self.target_loss):
+            raise UserError(f"target_loss must be a number, got {self.target_loss:g}.")
         if self.target_loss is not None and self.target_accuracy is not None:
             raise UserError("state a target of the loss or of the accuracy, not both.")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:

@@ -118,6 +118,8 @@ def _learning_of(module: ModuleType) -> Learning | None:
             f"LEARNED of {module.__name__} is {stated!r}: a dict of numbers, of evaluation_batches "
             f"and some of {settings}."
         ) from error
+    except UserError as error:
+        raise UserError(f"LEARNED of {module.__name__}: {error}") from error
 
 
 def _check_model(model: object, source: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,8 @@ BATCH = ASYNCHRONOUS.workload.batch_per_worker
 
 
 def until(**target: float) -> Learning:
-    settings: dict[str, Any] = {**target}
-    return Learning(evaluation=EVALUATION, evaluation_steps=2, most_examples=1000, **settings)
+    settings: dict[str, Any] = {"evaluation_steps": 2, "most_examples": 1000} | target
+    return Learning(evaluation=EVALUATION, **settings)
 
 
 def steps_at(*ends: list[float]) -> StepTable:
@@ -107,6 +108,19 @@ def test_synchronous_steps_before_a_switch_are_not_stale() -> None:
     assert curve.staleness == (5, 0, 1)
 
 
-def test_a_target_of_both_loss_and_accuracy_is_refused() -> None:
-    with pytest.raises(UserError, match="not both"):
-        until(target_loss=0.1, target_accuracy=0.9)
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"target_loss": 0.1, "target_accuracy": 0.9}, "not both"),
+        ({"target_accuracy": 90}, "a share up to 1, got 90"),
+        ({"target_loss": math.nan}, "target_loss must be a number"),
+        ({"most_examples": 1e5}, "most_examples must be a whole number .*, got 100000"),
+        ({"evaluation_steps": 1}, "evaluation_steps must be at least 2"),
+        ({"most_s": -1}, "most_s must be at least 0"),
+    ],
+)
+def test_a_training_that_cannot_end_as_stated_is_refused(
+    stated: dict[str, float], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        until(**stated)
