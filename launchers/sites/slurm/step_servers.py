@@ -109,6 +109,18 @@ def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"SLURM_OOM_KILL_STEP": "0"}
 
 
+def gpus_of_part(environment: Mapping[str, str], num_nodes: int, num_all: int) -> dict[str, str]:
+    """What `srun` is told of GPUs where a step has fewer nodes than the job asked a total for.
+
+    A step that says nothing asks for the job's total again, which its nodes do not have: `Invalid
+    generic resource (gres) specification`.  Empty where nothing has to be told.
+    """
+    kind, colon, total = environment.get("SLURM_GPUS", "").rpartition(":")
+    if num_nodes == num_all or not total.isdecimal() or int(total) % num_all:
+        return {}
+    return {"SLURM_GPUS_PER_NODE": f"{kind}{colon}{int(total) // num_all}"}
+
+
 class NodeCopy:
     """The packages of one folder, among the temporary files of every node.
 
@@ -232,7 +244,10 @@ class ServerSteps:
         command = [*self._words, "--connect", ",".join(callers)]
         group = component.het_group
         words = step_words(cores, str(ROOT), command, beside=beside, het_group=group)
-        program = start_in_background(words, log, self._environment(token))
+        told = (
+            {} if group is not None else gpus_of_part(os.environ, len(cores), len(component.cores))
+        )
+        program = start_in_background(words, log, self._environment(token) | told)
         stack.callback(program.end)
         return BegunStep(program, listener, tuple(cores), token, log)
 

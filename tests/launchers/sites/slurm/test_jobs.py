@@ -14,7 +14,12 @@ from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
 from launchers.sites.slurm.allocation import Component, read_allocation
 from launchers.sites.slurm.batch_script import render_script
-from launchers.sites.slurm.step_servers import INPUT_VARIABLES, step_environment, step_words
+from launchers.sites.slurm.step_servers import (
+    INPUT_VARIABLES,
+    gpus_of_part,
+    step_environment,
+    step_words,
+)
 from ps_allreduce.errors import UserError
 
 JOB = BatchJob(
@@ -252,6 +257,11 @@ def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
 def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
     kept = {"SLURM_JOB_ID": "12", "SLURM_CONF": "/etc/slurm.conf", "HOME": "/home/ann"}
     dropped = dict.fromkeys(INPUT_VARIABLES, "7")
+    # A step of fewer nodes would ask for the job's total of GPUs again.
+    for total, nodes, told in (("8", 2, "2"), ("a100:8", 3, "a100:2"), ("8", 4, ""), ("7", 2, "")):
+        expected = {"SLURM_GPUS_PER_NODE": told} if told else {}
+        assert gpus_of_part({"SLURM_GPUS": total}, nodes, 4) == expected
+    assert gpus_of_part({}, 2, 4) == {}
     named = ("CPUS_PER_TASK", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "GRES")
     assert {f"SLURM_{name}" for name in named} <= dropped.keys()
     assert step_environment(kept | dropped) == kept | {"SLURM_OOM_KILL_STEP": "0"}
