@@ -100,6 +100,7 @@ def _together(
     """Where all workers make a step together: the slowest of them, and all that is sent in it."""
     forward_s, backward_s, spread = passes(experiment, cluster)
     slowest, strategy = int(np.argmax(forward_s + backward_s)), experiment.strategy
+    wanted = _most_on_a_host(homes, cluster) * cluster.lone_cores / cluster.cores
     return TogetherLoad(
         num_workers=experiment.num_workers,
         forward_s=float(forward_s[slowest]),
@@ -107,7 +108,8 @@ def _together(
         network_s=network_s,
         messages_s=messages_s,
         rounds=ring_rounds(experiment.num_workers) if strategy.uses_collective else 0,
-        crowd=_crowd(_most_on_a_host(homes, cluster), cluster),
+        crowd=wanted * cluster.crowding if wanted > 1.0 else 1.0,
+        busy=min(1.0, wanted),
         spread=spread,
         message=message,
         ways=2 if strategy.uses_servers else 1,
@@ -142,12 +144,6 @@ def _place(host: str, cluster: Cluster) -> str:
 def _most_on_a_host(homes: Sequence[str], cluster: Cluster) -> int:
     places = [_place(home, cluster) for home in homes]
     return max(places.count(each) for each in places)
-
-
-def _crowd(workers: int, cluster: Cluster) -> float:
-    """So many times as long do workers on the same processors compute."""
-    wanted = workers * cluster.lone_cores / cluster.cores
-    return wanted * cluster.crowding if wanted > 1.0 else 1.0
 
 
 def _messages_s(flows: Sequence[Flow], cluster: Cluster, cpu_s_per_byte: float) -> dict[str, float]:

@@ -9,18 +9,22 @@ bytes of all workers, M that of the processors for all messages, r how many mess
 other (2 (n - 1) around a ring), u the share of the bytes that is in one message, and c, L, a and g
 are learned (`Fit`):
 
-    t = c + s F + u (s B + w E) + (1 - u) ((s B)^g + E^g)^(1/g)
-    E = (((a T)^h + M^h)^(1/h) + r L) (1 + d z_n)
+    t = c + s F + C + ((X - C)^h + M^h)^(1/h)
+    X = u (s B + w E) + (1 - u) ((s B)^g + E^g)^(1/g)
+    E = (a T + r L) (1 + d z_n)
 
 The first message waits for its gradients, and the last one is sent when all are there, so 1 / u
 messages hide a share of 1 - u (wait-free backpropagation: Zhang et al., Poseidon, ATC 2017).
 Values are fetched from a server after gradients were sent there: w is 2 with servers, else 1.  The
 last of them adds to the step where links run dry together; where links differ, u is less, and found
 in `played`.  The exponent g says how well the rest hides: 1 is not at all, infinity is perfectly
-(Qiao et al., Pollux, OSDI 2021).  A step waits for the slowest of n workers: s = k (1 + d z_n) with
-z_n the mean of the largest of n standard normal draws and d a spread from step to step (order
-statistics, e.g. Petrini et al., SC 2003, who show what it costs large machines).  Where k > 1
-workers want a processor each that is not there, computation takes k times as long.
+(Qiao et al., Pollux, OSDI 2021).  Processors handle messages while others are on links, so they
+limit the exchange as a whole, and no message waits for all of their work.  They are free for that
+but for C = b k B, where backward passes keep a share b of them busy.  A step waits for the slowest
+of n workers: s = k (1 + d z_n) with z_n the mean of the largest of n standard normal draws and d a
+spread from step to step (order statistics, e.g. Petrini et al., SC 2003, who show what it costs
+large machines).  Where k > 1 workers want a processor each that is not there, computation takes k
+times as long.
 
 Asynchronous steps.  n workers are the customers of a closed network.  Its stations are the
 directions of every host's link, where messages queue, and the processors of hosts.  Worker i keeps
@@ -48,7 +52,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-#: With which h work of links and of processors are joined: nearly the larger of the two.
+#: With which h processors are joined with what they limit: nearly the larger of the two.
 BOTH = 8.0
 
 #: Points of the distribution that the mean of the largest draw is taken from.
@@ -66,6 +70,7 @@ class TogetherLoad:
         messages_s: in which the busiest processors handle the messages of all workers.
         rounds: messages of which each waits for the one before.
         crowd: so many times as long does computation take beside that of other workers.
+        busy: share of the busiest processors that computation takes meanwhile.
         spread, link_spread: standard deviation over the mean, from step to step, of a worker's
             computation and of its exchange.
         message: u, the share of the bytes that is in one message; where links differ, as much of
@@ -81,6 +86,7 @@ class TogetherLoad:
     messages_s: float = 0.0
     rounds: int = 0
     crowd: float = 1.0
+    busy: float = 0.0
     spread: float = 0.0
     link_spread: float = 0.0
     message: float = 0.0
@@ -88,8 +94,8 @@ class TogetherLoad:
     sends: bool = True
 
     def __post_init__(self) -> None:
-        if self.num_workers < 1 or self.crowd < 1.0:
-            raise ValueError(f"{self.num_workers} workers, {self.crowd} times as long")
+        if self.num_workers < 1 or self.crowd < 1.0 or not 0.0 <= self.busy <= 1.0:
+            raise ValueError(f"{self.num_workers} workers, {self.crowd} times as long, {self.busy}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,10 +167,12 @@ def step_s(load: Load, fit: Fit) -> float:
 def _together_s(load: TogetherLoad, fit: Fit) -> float:
     largest = largest_of(load.num_workers)
     slowest = load.crowd * (1.0 + load.spread * largest)
-    carried_s = joined(fit.stretch * load.network_s, load.messages_s, BOTH)
-    sent_s = (carried_s + load.rounds * fit.round_s) * (1.0 + load.link_spread * largest)
-    exposed_s = _exposed(load, load.backward_s * slowest, sent_s, fit)
-    return load.sends * fit.overhead_s + load.forward_s * slowest + float(exposed_s)
+    carried_s = fit.stretch * load.network_s + load.rounds * fit.round_s
+    sent_s = carried_s * (1.0 + load.link_spread * largest)
+    exposed_s = float(_exposed(load, load.backward_s * slowest, sent_s, fit))
+    computed_s = load.busy * load.crowd * load.backward_s
+    exchanged_s = computed_s + float(joined(exposed_s - computed_s, load.messages_s, BOTH))
+    return load.sends * fit.overhead_s + load.forward_s * slowest + exchanged_s
 
 
 def _exposed(load: Load, backward_s: npt.ArrayLike, sent_s: npt.ArrayLike, fit: Fit) -> Floats:

@@ -76,6 +76,7 @@ class Symmetric:
             messages_s=self.cpu_s * (2 * all_bytes if self.shares_cores else both),
             rounds=0 if self.has_servers else ring_rounds(workers),
             crowd=wanted * self.crowding if wanted > 1.0 else 1.0,
+            busy=min(1.0, wanted),
             spread=self.spread,
             message=grown(self.message, self.message_grows, workers, held[0]),
             ways=2 if self.has_servers else 1,

@@ -45,6 +45,7 @@ TOGETHER = st.builds(
     messages_s=SECONDS,
     rounds=st.integers(0, 20),
     crowd=st.floats(1.0, 4.0),
+    busy=st.floats(0.0, 1.0),
     spread=st.floats(0.0, 0.2),
     message=st.floats(0.0, 1.0),
     ways=st.sampled_from((1, 2)),
@@ -195,6 +196,16 @@ def test_one_message_hides_nothing_and_with_servers_travels_twice() -> None:
     assert step_s(replace(load, message=0.25), PERFECT) == pytest.approx(0.1 + 0.175 + 0.375)
 
 
+def test_processors_handle_messages_beside_links_but_not_beside_computation() -> None:
+    load = TogetherLoad(
+        num_workers=2, forward_s=0.1, backward_s=0.5, network_s=0.5, messages_s=0.3, message=0.1
+    )
+    assert step_s(load, PERFECT) == pytest.approx(0.1 + 0.55, rel=0.01)
+    crowded = replace(load, busy=1.0)
+    assert step_s(crowded, PERFECT) == pytest.approx(0.1 + 0.5 + 0.3, rel=0.01)
+    assert step_s(replace(crowded, messages_s=0.0), PERFECT) == pytest.approx(0.1 + 0.55)
+
+
 def test_times_that_overlap_are_between_the_larger_and_their_sum() -> None:
     assert joined(3.0, 4.0, 1.0) == pytest.approx(7.0)
     assert joined(3.0, 4.0, 2.0) == pytest.approx(5.0)
@@ -213,6 +224,8 @@ def test_loads_of_different_numbers_of_workers_are_refused() -> None:
         replace(load, backward_s=np.zeros(3))
     with pytest.raises(ValueError, match="times as long"):
         TogetherLoad(num_workers=1, forward_s=0.1, backward_s=0.1, network_s=0.0, crowd=0.5)
+    with pytest.raises(ValueError, match="times as long"):
+        TogetherLoad(num_workers=1, forward_s=0.1, backward_s=0.1, network_s=0.0, busy=1.5)
 
 
 def simulated_rate(workers: int, think_s: float, service_s: float, spread: float) -> float:

@@ -34,6 +34,7 @@ const closedForm = (data) => {
       messages: cpu * (form.shares_cores ? 2 * all : both),
       rounds: form.has_servers ? 0 : 2 * (workers - 1),
       crowd: wanted > 1 ? wanted * form.crowding : 1,
+      busy: Math.min(1, wanted),
       spread: form.spread * data.largest[data.workers.indexOf(workers)],
       message,
       ways: form.has_servers ? 2 : 1,
@@ -42,11 +43,13 @@ const closedForm = (data) => {
   };
   const stepOf = (load, [stretch, overhead, hiding, round]) => {
     const slowest = load.crowd * (1 + load.spread);
-    const sent = joined(stretch * load.network, load.messages, rule.both) + load.rounds * round;
+    const sent = stretch * load.network + load.rounds * round;
     const backward = load.backward * slowest;
     const exposed = load.message * (backward + load.ways * sent)
       + (1 - load.message) * joined(backward, sent, hiding);
-    return load.sends * overhead + load.forward * slowest + exposed;
+    const computed = load.busy * load.crowd * load.backward;
+    const exchanged = computed + joined(exposed - computed, load.messages, rule.both);
+    return load.sends * overhead + load.forward * slowest + exchanged;
   };
   const quantile = (sorted, share) => {
     const place = share * (sorted.length - 1), below = Math.floor(place);
