@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.data.cases import Case
 from analysis.report.remedies import advice_text
-from analysis.stats.causes import OF_LINKS, CausedPart, Explanation, explanations
+from analysis.stats.causes import CausedPart, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import MOST_STRETCH, Cause
@@ -44,7 +44,8 @@ WORTH_TELLING = 0.1
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    '"up to" is an estimate from bytes and rates of links, not a measurement, and has no interval. '
+    '"up to" and "down to" are estimates from bytes and rates of links, not measurements; '
+    '"at least" and "at most" are what they leave. They have no interval. '
     "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
     "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
     "Where the global batches differ, the slower setting's step is scaled to the same number of "
@@ -54,14 +55,14 @@ EXPLANATION_NOTE = (
 
 _SAVED = "what the busiest link would save if"
 _STRETCHED = (
-    f", up to {MOST_STRETCH:g} times that (no link is used perfectly), and no more than "
-    "the exchange and the update are longer"
+    f", stretched to the time in which gradients travel (at most {MOST_STRETCH:g} times, as no "
+    "link is used perfectly), and no more than exchange and update are longer"
 )
 
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
-    Cause.COMPUTE: "how long the fastest worker computes, at most as long as alone",
-    Cause.SLOWED: "how much longer the fastest worker computes than alone",
+    Cause.COMPUTE: "how long the fastest worker computes",
+    Cause.SLOWED: "how much longer the fastest worker computes than alone, which is not in compute",
     Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
     Cause.WORKER: "how much longer one worker always computes than the fastest one; where workers "
     "do not meet, the mean of all workers",
@@ -145,9 +146,11 @@ def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
 
 
 def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
-    """What other parts take less, where those that are told are more than the difference."""
-    less = _ms(sum(part.seconds.mean for part in parts)) - _ms(told.difference.step.mean)
-    return f"; all other parts together take {number(less)} ms less" if less > 0.0 else ""
+    """What other parts take less, where that is worth telling."""
+    less = sum(part.seconds.mean for part in parts) - told.difference.step.mean
+    if less < WORTH_TELLING * parts[0].seconds.mean:
+        return ""
+    return f"; all other parts together take {_ms_text(less)} less"
 
 
 def _parts_text(parts: Iterable[CausedPart]) -> str:
@@ -238,5 +241,5 @@ def _reason(told: Explanation) -> str:
 
 
 def _seconds_text(part: CausedPart) -> str:
-    most = "up to " * (part.cause in OF_LINKS and part.seconds.mean > 0.0)
-    return f"{most}{_ms_text(part.seconds.mean)}{_interval_text(part)}"
+    limit = f"{part.limit} " * bool(part.limit)
+    return f"{limit}{_ms_text(part.seconds.mean)}{_interval_text(part)}"

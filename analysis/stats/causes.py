@@ -63,16 +63,19 @@ class CausedPart:
         seconds: with an interval.
         proof: what tells whether the cause is there at all.  Of what a launch shows by itself
             (`_SHOWN`) these are its seconds before others are taken off: those vary more.
+        limit: `up to` or `down to` of what links would save, which nobody measured; `at least` or
+            `at most` of what that leaves of the exchange; else empty.
     """
 
     cause: Cause
     seconds: Estimate
     proof: Estimate
+    limit: str = ""
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
-        """Of the seconds; none of what links would save, which nobody measured."""
-        return (None, None) if self.cause in OF_LINKS else self.seconds.ends[1:]
+        """Of the seconds; none of a limit."""
+        return (None, None) if self.limit else self.seconds.ends[1:]
 
     @property
     def sure(self) -> bool:
@@ -136,7 +139,7 @@ def difference(
     best = float(fastest.max()) if len(fastest) else 0.0
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     saved = [link_savings(rows, best).mean() for rows in (slower, faster)]
-    long, short = _without_links_alike(long, short, MOST_STRETCH * (saved[0] - saved[1]))
+    long, short = _without_needless_links(long, short, MOST_STRETCH * (saved[0] - saved[1]))
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
     if _only_lossy(slower, faster):
@@ -148,8 +151,14 @@ def difference(
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     seconds = {cause: subtract(long[cause], short[cause]) for cause in Cause if cause in long}
+    saved_s = sum(seconds[cause].mean for cause in OF_LINKS)
     parts = [
-        CausedPart(cause=cause, seconds=each, proof=shown.get(cause, each))
+        CausedPart(
+            cause=cause,
+            seconds=each,
+            proof=shown.get(cause, each),
+            limit=_limit(cause, each.mean, saved_s),
+        )
         for cause, each in seconds.items()
         if abs(each.mean) > _ROUNDED_S
     ]
@@ -160,20 +169,39 @@ def difference(
     )
 
 
-def _without_links_alike(
+def _limit(cause: Cause, mean_s: float, saved_s: float) -> str:
+    """Of a part that is an estimate, or what an estimate leaves.
+
+    Args:
+        saved_s: what links would save in all.
+    """
+    if cause in OF_LINKS:
+        return "up to" if mean_s > 0.0 else "down to"
+    if cause is not Cause.EXCHANGE or abs(saved_s) <= _ROUNDED_S:
+        return ""
+    return "at least" if saved_s > 0.0 else "at most"
+
+
+def _without_needless_links(
     long: pd.DataFrame, short: pd.DataFrame, most: pd.Series
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The parts, without differences that links cannot make which cost both sides alike.
+    """The parts, without differences that links cannot make, or that are too small to tell.
 
     They stay in the rest of the exchange.
 
     Args:
-        most: seconds by which each cause may differ at most.
+        most: seconds by which each cause may differ at most: links may cost both sides alike.
     """
+    least_s = MARGIN * abs(
+        float(long.sum(axis="columns").mean() - short.sum(axis="columns").mean())
+    )
     for cause in OF_LINKS:
         apart = float(long[cause].mean() - short[cause].mean())
-        if apart > max(0.0, most[cause]):
-            share = 1.0 - max(0.0, most[cause]) / apart
+        told = min(apart, max(0.0, most[cause]))
+        if abs(told) < least_s:
+            told = 0.0
+        if told != apart:
+            share = 1.0 - told / apart
             long, short = (_moved(parts, cause, Cause.EXCHANGE, share) for parts in (long, short))
     return long, short
 

@@ -37,7 +37,7 @@ class Cause(StrEnum):
     IN_TURN = "workers that are slow in turn"
     HOT_SERVER = "the hottest server"
     HOT_ROWS = "hot rows"
-    EXCHANGE = "exposed communication and the update"
+    EXCHANGE = "exchange and update"
     SLOW_LINK = "the slowest link"
     LOST = "lost packets"
     DISPATCH = "dispatch"
