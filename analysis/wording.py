@@ -11,6 +11,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.stats.decision import LEVEL, MOST_MISSING, Decision, Outcome
+from ps_allreduce.point.wire import WireType
 
 #: Stands for a value that is not there.
 NONE = "-"
@@ -125,9 +126,11 @@ def transports_label(first: str | None, second: str | None) -> str:
     """`different transports (tcp, nccl)`, or formats of gradients; empty where both are alike."""
     if first == second:
         return ""
-    carriers = {(each or "").partition(" in ")[0] for each in (first, second)}
-    what = "transports" if len(carriers) > 1 else "formats of gradients"
-    return f"different {what} ({first}, {second})"
+    parts = [(each or NONE).partition(" in ") for each in (first, second)]
+    if len({carrier for carrier, _, _ in parts}) > 1:
+        return f"different transports ({first}, {second})"
+    formats = ", ".join(form or WireType.FLOAT32 for _, _, form in parts)
+    return f"different formats of gradients ({formats})"
 
 
 def factor_text(decision: Decision) -> str:
@@ -146,7 +149,7 @@ def launches_text(decision: Decision) -> str:
 def missing_text(decision: Decision) -> str:
     """`about 6 more launches would decide`, of a decision that is none."""
     if decision.missing is None:
-        return f"{MOST_MISSING} more launches would not decide"
+        return f"more than {MOST_MISSING} more launches would be needed"
     return f"about {count_text(decision.missing, 'more launch')} would decide"
 
 

@@ -30,7 +30,7 @@ from analysis.figures.changes import exchange_data, ladder_data, plot_exchange, 
 from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.step_timeline import plot_timeline, timeline_data
 from analysis.figures.style import save_figure
-from analysis.stats.points import point_table
+from analysis.stats.points import left_out_text, point_table
 from analysis.stats.setting_pairs import without_changed
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
@@ -62,8 +62,8 @@ _SEVERAL = (
 _LEFT_OUT = " Other settings have a figure of their own."
 
 _BOUNDS = (
-    " Strokes, joined by thin lines where points are joined: the bound that the links of those "
-    "runs set, with perfect overlap; there is none within one host."
+    " A stroke marks the bound that the links set, with perfect overlap; thin lines join those of "
+    "points that are joined. Points on one host have none."
 )
 
 
@@ -313,4 +313,5 @@ def _caption(kind: FigureKind, case: Case) -> str:
     bounded = kind.shows_bounds and point_table(case)["rate_bound"].notna().any()
     starred = any(point.mark for point in case.points)
     scaled = f" {_SCALED[scaling]}" if kind.tells_scaling else ""
-    return kind.caption + scaled + _BOUNDS * bool(bounded) + _STARS * starred
+    bounds = " ".join(filter(None, [_BOUNDS, left_out_text(case)])) if bounded else ""
+    return kind.caption + scaled + bounds + _STARS * starred

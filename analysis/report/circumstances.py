@@ -75,7 +75,7 @@ _MORE_THAN_CAN_BE = {
 
 
 def circumstances(case: Case) -> list[str]:
-    """What kind of hosts and compute the figures are of, and the doubts about them."""
+    """What kind of hosts and compute the figures are of, and how busy these were."""
     lines, points = [], case.points
     if case.conditions["network"] is not None:
         lines.append(_EMULATED_HOSTS)
@@ -86,14 +86,13 @@ def circumstances(case: Case) -> list[str]:
         lines += _difference_lines(case.conditions)
     lines += busy_lines([record for point in points for record in point.records])
     launches = case.launches
-    lines += _processor_lines(launches) + _interface_lines(launches)
-    lines += [*_mixed_lines(case), *_other_base_lines(case)]
-    return lines + doubts_of_numbers(case) + _job_lines(case)
+    return lines + _processor_lines(launches) + _interface_lines(launches)
 
 
 def doubts_of_numbers(case: Case) -> list[str]:
     """The doubts about numbers of the table, which stand beside it on the screen, too."""
-    return [*loss_lines(case), *share_lines(case), *above_one_lines(case)]
+    of_hosts = [*_mixed_lines(case), *_other_base_lines(case), *_job_lines(case)]
+    return [*of_hosts, *loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
 def unfinished_text(results: SweepResults) -> str:
@@ -174,7 +173,7 @@ def loss_lines(case: Case) -> list[str]:
     runs, lines = count_text(len(lost), "run"), []
     if lost.any():
         lines.append(
-            f"{(lost > 0.0).sum()} of {runs} lost more than 1 in {1 / LOST_LIMIT:,.0f} of their "
+            f"{(lost > 0.0).sum()} of {runs} lost more than {LOST_LIMIT:.2%} of their "
             f"hosts' TCP segments ({_worst_text(case, lost_shares, '.2%')}). {_WAITS}"
         )
     if stalled.any():
@@ -194,8 +193,7 @@ def _worst_text(case: Case, cost: Callable[[pd.DataFrame], pd.Series], spelled: 
         point: float(cost(point.launches).max()) for point in case.points if len(point.launches)
     }
     worst = max(most, key=lambda point: most[point])
-    where = f"{worst.setting.label}, {workers_text(worst.num_workers)}"
-    return f"up to {most[worst]:{spelled}}, at {where}"
+    return f"up to {most[worst]:{spelled}}, at {_point_text(worst)}"
 
 
 def share_lines(case: Case) -> list[str]:
@@ -203,17 +201,24 @@ def share_lines(case: Case) -> list[str]:
     uneven = [point for point in case.points if is_uneven(point)]
     if not uneven:
         return []
-    worst = max(uneven, key=lambda point: float(point.known("largest_share").max()))
+    worst = max(uneven, key=_largest_share)
     equal = estimate(worst.known("equal_shares_per_sec")).mean
-    share, others = float(worst.known("largest_share").max()), worst.num_workers - 1
-    times = f" ({others * share / (1 - share):.2g} times as many as others)" if share < 1 else ""
+    listed = "; ".join(f"{_point_text(point)}: {_largest_share(point):.0%}" for point in uneven)
     return [
-        f"At {count_text(len(uneven), 'point')} one worker made far more steps than others: "
-        f"{share:.0%} of all at {worst.setting.label}, {workers_text(worst.num_workers)}{times}. "
-        f"Such rates are not ranked, and no efficiency is claimed. {worst.num_workers} times the "
-        f"rate of the slowest worker is {number(equal)} {case.unit}/s there, not "
+        f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
+        f"and no efficiency is claimed. At {_point_text(worst)}, {worst.num_workers} times the "
+        f"rate of the slowest worker is {number(equal)} {case.unit}/s, not "
         f"{number(mean_rate(worst))}.{_evener_text(worst)}"
     ]
+
+
+def _largest_share(point: Point) -> float:
+    """Of all steps of a launch, that one worker made; the most of any launch."""
+    return float(point.known("largest_share").max())
+
+
+def _point_text(point: Point) -> str:
+    return f"{point.setting.label}, {workers_text(point.num_workers)}"
 
 
 def _evener_text(uneven: Point) -> str:
@@ -260,15 +265,18 @@ def _job_lines(case: Case) -> list[str]:
     if base is None:
         return []
     by_job = base.launches.dropna(subset="job_id").groupby("job_id", sort=False)
-    rates = [launches["examples_per_sec"].astype(float) for _, launches in by_job]
+    rates = {str(job): own["examples_per_sec"].astype(float) for job, own in by_job}
     if len(rates) < 2:
         return []
     others = case.attempts["job_id"].dropna().nunique() - len(rates)
     without = f" {count_text(others, 'other job')} had no base." if others else ""
-    listed = ", ".join(with_interval(number, *estimate(each).ends) for each in rates)
+    listed = ", ".join(
+        f"{with_interval(number, *estimate(each).ends)} ({job})" for job, each in rates.items()
+    )
     return [
         f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
-        f"Points of different jobs may differ because of the jobs alone.{without}"
+        "Points of different jobs may differ because of the jobs alone: the table of throughput "
+        f"names the jobs of each.{without}"
     ]
 
 
@@ -382,7 +390,12 @@ def _touched_text(found: tuple[SparseGradient, ...]) -> str:
 
 
 def undrifted_lines(case: Case) -> list[str]:
-    """That it was not shown that the machine drifted, a line for each job."""
+    """That it was not shown that the machine drifted, a line for each job; or why nobody knows."""
+    if not drifts_of(case):
+        return [
+            "Whether the machine drifted is not known: that takes more than three launches of a "
+            "setting, from the first third of the time to the last."
+        ]
     return [f"{capital(drift.told)}." for drift in drifts_of(case) if not drift.is_shown]
 
 
@@ -411,9 +424,7 @@ def steadiness_lines(launches: pd.DataFrame) -> list[str]:
     told = steadiness_text(launches)
     if not told:
         return []
-    return [
-        f"Trend of step times inside the windows of {count_text(len(launches), 'run')}: {told}."
-    ]
+    return [f"Runs, by the trend of step times inside their windows: {told}."]
 
 
 def humps_lines(launches: pd.DataFrame) -> list[str]:

@@ -52,7 +52,7 @@ from ps_allreduce.point.workload import Scaling
 SECONDS_PER_HOUR = 3600
 
 #: So many settings of which nothing is decided are named.
-MOST_NAMED = 3
+MOST_NAMED = 5
 
 
 def meeting_sentence(row: Comparison) -> str:
@@ -215,14 +215,14 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     measured = _measured_text(case, best)
     if row is None:
         return (
-            f"Which of {among} is fastest is not known: nothing is decided. "
+            f"It is not known which of {among} is fastest: nothing is decided. "
             f"{capital(named)} made {measured}."
         )
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
         opening = f"Of {among}, {named} is the fastest with {measured}"
     else:
-        opening = f"Which of {among} is fastest is not decided. {capital(named)} made {measured}"
+        opening = f"It is not decided which of {among} is fastest. {capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {_left_text(best, left)} is not decided"
@@ -235,7 +235,7 @@ def _left_text(best: Point, left: Sequence[Point]) -> str:
     if len(left) == 1:
         return names
     many = best.setting.traits.synchronous and len(left) > MOST_NAMED
-    return f"{len(left)} others{f' ({names})' * (not many)}"
+    return f"{len(left)} others ({'the table has them' if many else names})"
 
 
 def _measured_text(case: Case, point: Point) -> str:
@@ -300,8 +300,8 @@ def network_sentence(row: Comparison) -> str:
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
     slowest = f" (slowest: {rate_text(launches['link_bits_per_s'].median())})" * (not slow)
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    of = _known_text(row.points)
-    return " ".join([f"Busiest link in use {range_text(shares)}{of}{slowest}{processors}.", *slow])
+    of, busiest = _known_text(row.points), "Busiest other link" if slow else "Busiest link"
+    return " ".join([*slow, f"{busiest} in use {range_text(shares)}{of}{slowest}{processors}."])
 
 
 def _link_shares(launches: pd.DataFrame) -> pd.Series:
@@ -327,9 +327,8 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
         return []
     rates = [e.bits_per_s for r in records for e in r.links if (e.source, e.target) in links]
     shares = pd.Series([share for r in records for share in use_of(r, links)], dtype=float)
-    used = f", in use {range_text(shares)}" if len(shares) else ""
-    it, them = ("They", "them") if len(links) > 1 else ("It", "it")
+    used = f" (in use {range_text(shares)})" if len(shares) else ""
     return [
-        f"Not counted: {links_text(links)}{used}. {it} carried only {rate_text(median(rates))}, "
-        f"less than other links of the same hosts: repair {them}."
+        f"{links_text(links)}{used} carried only {rate_text(median(rates))}, less than other "
+        f"links of the same hosts: repair {'them' if len(links) > 1 else 'it'}."
     ]

@@ -208,8 +208,8 @@ def _kinds_text(first: HostKind, *others: HostKind) -> str:
         return f"one: {described}"
     told = [f"{', '.join(first)} ({described})"]
     for kind in others:
-        apart = ", ".join(f"{name} {own}" for name, own, _ in kinds_apart(kind, first))
-        told.append(f"{', '.join(kind)} (the same but for {apart})")
+        apart = ", ".join(f"{name}: {own}" for name, own, _ in kinds_apart(kind, first))
+        told.append(f"{', '.join(kind)} (alike but for {apart})")
     return f"{len(told)}: {'; '.join(told)}"
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from analysis.data.blocks import Block, SweepResults, differences
 from analysis.data.cases import MARK, Point
-from analysis.report.circumstances import doubts_of_numbers, unfinished_text
+from analysis.report.circumstances import unfinished_text
 from analysis.report.pages.first_page import with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
 from analysis.report.table import render_table, short_legend
@@ -92,7 +92,7 @@ def verdict_text(item: CaseReport, *, alone: bool) -> str:
     told = item.verdict
     parts = (told.headline, told.reason, told.network, *told.otherwise)
     text = ("" if alone else f"{item.case.name}: ") + " ".join(filter(None, parts))
-    return "\n".join([text, *told.stock, *doubts_of_numbers(item.case)])
+    return "\n".join([text, *told.stock, *told.doubts])
 
 
 def _show_what_is_missing(console: Console, results: SweepResults) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text, steadiness_text
 from analysis.report.meetings import scaling_lines_of
-from analysis.stats.points import BASES, point_table
+from analysis.stats.points import BASES, left_out_text, point_table
 from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single
 
@@ -64,7 +64,8 @@ _COLUMNS: Mapping[str, _Column] = {
     "threads": _Column(
         heading="threads", spell=_whole, short="t", meaning="t: threads of a worker"
     ),
-    "transport": _Column(heading="transport"),
+    "transport": _Column(heading="transport and format"),
+    "jobs": _Column(heading="jobs"),
     "rate": _Column(heading="{unit}/s [95 %]", spell=number, has_interval=True, marks="marks"),
     "tokens": _Column(heading="tokens/s", spell=number),
     "launches": _Column(heading="n", spell=_whole),
@@ -113,6 +114,9 @@ _COLUMNS: Mapping[str, _Column] = {
     ),
 }
 
+#: Columns that are left out where all points have the same.
+_THAT_DIFFER = ("threads", "transport", "jobs")
+
 #: Where two of these are the same everywhere, the first is enough.
 _SHARES = ("per_worker_core", "per_total_core", "per_host")
 
@@ -120,7 +124,7 @@ _SHARES = ("per_worker_core", "per_total_core", "per_host")
 POINT = ("setting", "num_workers")
 _IN_REPORT: Mapping[str, tuple[str, ...]] = {
     "results": (
-        *(*POINT, "num_hosts", "threads", "transport", "rate", "tokens", "ok"),
+        *(*POINT, "num_hosts", "threads", "transport", "jobs", "rate", "tokens", "ok"),
         *("per_worker_core", "per_total_core", "per_host"),
     ),
     "scaling": (
@@ -183,12 +187,12 @@ def is_bounded(case: Case) -> bool:
 
 
 def worth_showing(case: Case, name: str) -> bool:
-    """Hosts where a point has several, threads and transports that differ, tokens of text."""
+    """Hosts where a point has several, tokens of text, and what else differs."""
     if name == "tokens":
         return case.tokens_per_example is not None
     if name in ("num_hosts", "per_host"):
         return on_several_hosts(case)
-    return name not in ("threads", "transport") or point_table(case)[name].nunique() > 1
+    return name not in _THAT_DIFFER or point_table(case)[name].nunique() > 1
 
 
 def on_several_hosts(case: Case) -> bool:
@@ -204,7 +208,7 @@ def text_table(case: Case) -> pd.DataFrame:
     interval.
     """
     points = point_table(case)
-    text = points[["setting", "transport"]].fillna(NONE)
+    text = points[["setting", "transport", "jobs"]].fillna(NONE)
     text["ok"] = [_ok_text(point) for point in case.points]
     text["steadiness"] = [steadiness_text(point.launches) or NONE for point in case.points]
     for name, column in _COLUMNS.items():
@@ -251,8 +255,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Some leave "
-        f"out launches without a partner and rest on {', '.join(told)}."
+        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Where "
+        f"launches have no partner, they rest on {', '.join(told)}."
     ]
 
 
@@ -297,10 +301,10 @@ def _heading_on_screen(case: Case, name: str) -> str:
 def short_legend(case: Case) -> str:
     """What is short in the table for the screen, and what its speed-up leaves out."""
     meanings = [_COLUMNS[name].meaning for name in _names_on_screen(case)]
-    return " ".join(
-        [
-            f"{', '.join(filter(None, meanings))}.",
-            *scaling_lines_of(case),
-            *pairs_lines(case, ["single"]),
-        ]
-    )
+    lines = [
+        f"{', '.join(filter(None, meanings))}.",
+        left_out_text(case) if is_bounded(case) else "",
+        *scaling_lines_of(case),
+        *pairs_lines(case, ["single"]),
+    ]
+    return " ".join(filter(None, lines))

@@ -18,6 +18,7 @@ from analysis.data.cases import Case, Point
 from analysis.report.circumstances import (
     attempts_lines,
     circumstances,
+    doubts_of_numbers,
     drift_lines,
     humps_lines,
     sparse_line,
@@ -54,13 +55,12 @@ from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers do not wait for each other and apply "
-    "gradients of older weights, so {unit}/s says nothing about how fast they learn. With that "
-    "said: "
+    "gradients of older weights, so {unit}/s says nothing about how fast they learn. "
 )
 
 _AS_SHIPPED = (
     "As TensorFlow ships them, the two sides do not train alike: its parameter servers are "
-    "asynchronous and average nothing, and its all-reduce is synchronous. With that said: "
+    "asynchronous and average nothing, and its all-reduce is synchronous. "
 )
 
 
@@ -82,7 +82,8 @@ class Verdict:
         network: what it has to do with networks, and where two sides do not meet which settings
             are farthest apart; empty where nothing was compared.  That a single worker is as fast
             as both sides counts more.
-        warnings: what hosts and compute the figures are of, and the doubts about them.
+        doubts: about numbers of the table, which stand on the screen, too.
+        warnings: what hosts and compute the figures are of, and all doubts about them.
         details: further sentences, in order.
     """
 
@@ -91,6 +92,7 @@ class Verdict:
     stock: tuple[str, ...]
     reason: str
     network: str
+    doubts: tuple[str, ...]
     warnings: tuple[str, ...]
     details: tuple[str, ...]
 
@@ -119,7 +121,8 @@ def verdict(case: Case) -> Verdict:
         for line in drift_lines(case, headline_row(case))
         if line.casefold() not in headline.casefold()
     ]
-    warnings = (*circumstances(case), *drift, *attempts_lines(case.attempts))
+    doubts = (*doubts_of_numbers(case), *drift)
+    warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(_otherwise_lines(case, main))
     if main and (alone := _alone_sentence(table, main)):
         details.insert(0, network)
@@ -130,6 +133,7 @@ def verdict(case: Case) -> Verdict:
         stock=tuple(stock_sentence(row) for row in table.of(Kind.STOCK) if row not in first),
         reason=main_reason(case),
         network=network,
+        doubts=doubts,
         warnings=warnings,
         details=tuple(details),
     )
@@ -163,17 +167,15 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
     row = next(iter(table.of(Kind.SINGLE)), None)
     if row is None or main.outcome is Outcome.NO_VERDICT:
         return ""
-    several, factor = row.second.best, factor_text(row.decision)
+    factor = factor_text(row.decision)
     told = {
         Outcome.FASTER: f"{factor} faster than",
         Outcome.EQUAL: f"{row.outcome} ({factor}) to",
     }
     if row.outcome not in told:
         return ""
-    return (
-        f"A single worker is {told[row.outcome]} {several.num_workers} with "
-        f"{several.setting.called}: {several.num_workers} do not pay here."
-    )
+    several = workers_text(row.second.best.num_workers)
+    return f"A single worker is {told[row.outcome]} {row.second.name}: {several} do not pay here."
 
 
 def _why_none(case: Case) -> str:
@@ -228,7 +230,7 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     if main is None:
         for contending in [*contenders(case)][1:]:
             said = fastest_sentence(case, contending)
-            yield f"Apart, since it is not the same training: {said}"
+            yield f"Asynchronous settings are another training, so they stand apart. {said}"
         return
     yield from basis_lines(main)
     yield from _doubts(main)
@@ -243,11 +245,12 @@ def _share_lines(main: Comparison) -> list[str]:
     cores = [_share_text(unit, side, point.worker_cores, "worker core") for side, point in chosen]
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
     several = {point.common("num_hosts") for point in main.points} != {1}
+    hosts_differ = any(p.common("num_hosts") != p.worker_cores for p in main.points)
     return [
         *([] if main.case.shares_cores else [f"Per worker core: {'; '.join(cores)}."]),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
-        *([f"Per host paid for: {'; '.join(hosts)}."] if several else []),
+        *([f"Per host paid for: {'; '.join(hosts)}."] if several and hosts_differ else []),
         *money_lines(main),
     ]
 
@@ -301,7 +304,7 @@ def _transports_apart(table: Comparisons) -> Iterator[str]:
     for row in table.of(Kind.APART):
         transports = transports_label(*(point.transport for point in row.points))
         said = meeting_sentence(row)
-        yield f"{capital(transports)}, so this does not compare the strategies alone: {said}"
+        yield f"{capital(transports)}, so this does not compare the strategies alone. {said}"
 
 
 def _asynchronous(case: Case, table: Comparisons) -> list[str]:

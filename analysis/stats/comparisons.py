@@ -379,7 +379,8 @@ def compare_alone(
     """
     pair = first, rivals[0]
     sides = side_of(first), Side(points=tuple(rivals), best=rivals[0])
-    known = {pair: decide(_doubted(case, metric, [_contest(metric, [first], rivals)], [pair]))[0]}
+    (decision,) = decide(_doubted(case, metric, [_contest(metric, [first], rivals)], [pair]))
+    known = {pair: replace(decision, planned=True)}
     return _row(case, metric, Kind.SINGLE, sides, known)
 
 

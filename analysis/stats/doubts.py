@@ -16,7 +16,7 @@ them.  The rule of decision says whether that is one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -94,20 +94,20 @@ def doubt_about(
 
 def _disturbed(*points: Point) -> Iterator[Doubt]:
     """Others slow a side down at most by what they take: its rival seems faster by that."""
-    disturbed = [
-        point
-        for point in points
-        if _in_most_launches(point, point.known("foreign_load") > FOREIGN_LIMIT)
-    ]
+    disturbed = [point for point in points if _in_most_launches(point, _is_disturbed(point))]
     if not disturbed:
         return
     first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
     loads = pd.concat([point.known("foreign_load") for point in disturbed])
     yield Doubt(
         reason=f"other programs took {range_text(loads[loads > FOREIGN_LIMIT])} of a host's "
-        f"processor time in most launches of {_names(disturbed)}, so rates may depend on them",
+        f"processor time in {_named(disturbed, _is_disturbed)}, so rates may depend on them",
         explains=(second, first),
     )
+
+
+def _is_disturbed(point: Point) -> pd.Series:
+    return point.known("foreign_load") > FOREIGN_LIMIT
 
 
 def _slowed(point: Point) -> float:
@@ -120,24 +120,30 @@ def _names(points: Sequence[Point]) -> str:
     return "both" if len(points) > 1 else points[0].setting.label
 
 
+def _named(points: Sequence[Point], happened: Callable[[Point], pd.Series]) -> str:
+    """`most launches of both`, or all."""
+    all_ = all(happened(point).sum() == len(point.launches) for point in points)
+    return f"{'all' if all_ else 'most'} launches of {_names(points)}"
+
+
 def _in_most_launches(point: Point, happened: pd.Series) -> bool:
     """Launches of which it is not known count as those where it did not happen."""
     return bool(happened.sum() > len(point.launches) / 2)
 
 
 def _busy(*points: Point) -> Iterator[Doubt]:
-    busy = [
-        point
-        for point in points
-        if _in_most_launches(point, point.known("machine_busy") >= BUSY_LIMIT)
-    ]
+    busy = [point for point in points if _in_most_launches(point, _is_busy(point))]
     if busy:
         shares = pd.concat([point.known("machine_busy") for point in busy])
         yield Doubt(
             reason=f"this machine's processors were {range_text(shares[shares >= BUSY_LIMIT])} "
-            f"busy in most launches of {_names(busy)}, so they may have been the limit, and not "
-            "the network"
+            f"busy in {_named(busy, _is_busy)}, so they may have been the limit, and not the "
+            "network"
         )
+
+
+def _is_busy(point: Point) -> pd.Series:
+    return point.known("machine_busy") >= BUSY_LIMIT
 
 
 def _uneven(*points: Point) -> Iterator[Doubt]:

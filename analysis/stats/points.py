@@ -19,8 +19,10 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
+from analysis.derive.fastest_step import left_out_links
 from analysis.stats.doubts import is_uneven
 from analysis.stats.statistics import Estimate, Ratio, compare, estimate
+from analysis.wording import links_text
 from ps_allreduce.record.variables import PlacementUsed
 
 #: What a step consists of; nobody sees into the steps of some strategies.
@@ -39,7 +41,7 @@ _SHARES = {
     "per_host": "num_hosts",
 }
 
-_TEXT = ["setting", "transport", "marks", "uneven", *(f"marks_{base}" for base in BASES)]
+_TEXT = ["setting", "transport", "jobs", "marks", "uneven", *(f"marks_{base}" for base in BASES)]
 
 #: Figures, tables and pages all ask for the table of the same few cases.
 _CASES = 16
@@ -52,8 +54,9 @@ def point_table(case: Case, metric: Metric = RATE) -> pd.DataFrame:
     """One row per point, in the order of the case; unknown is NaN.
 
     Columns, with `_low` and `_high` beside those that have an interval:
-        setting, num_workers, global_batch, num_hosts, threads (of a worker), transport; launches,
-            planned, failed (numbers of launches that are ok, of planned ones, of other attempts).
+        setting, num_workers, global_batch, num_hosts, threads (of a worker), transport, jobs (their
+            numbers); launches, planned, failed (numbers of launches that are ok, of planned ones,
+            of other attempts).
         rate: of the metric (examples per second unless another is named), geometric mean;
             rate_bound: at the bound of the step; tokens: the rate in tokens, unknown where examples
             have none.
@@ -109,6 +112,15 @@ def base_text(case: Case) -> str:
     return "a single worker"
 
 
+def left_out_text(case: Case) -> str:
+    """Of which links the bounds know nothing; empty if of none."""
+    records = [each for point in case.points for each in point.counting if each.links]
+    links = left_out_links(records)
+    if not links:
+        return ""
+    return f"Bounds are without {links_text(links)}, slower than other links of the same hosts."
+
+
 def _is_free(point: Point) -> bool:
     """Its workers do not communicate, and there may be several."""
     return not point.setting.traits.communicates() and point.setting.traits.max_workers != 1
@@ -136,6 +148,7 @@ def _row(case: Case, point: Point, metric: Metric) -> Numbers:
         "worker_cores": point.worker_cores,
         "total_cores": point.common("total_cores"),
         "transport": point.transport,
+        "jobs": ", ".join(point.launches["job_id"].dropna().astype(str).unique()) or None,
         "launches": len(values),
         "planned": point.planned,
         "failed": len(point.unusable),

@@ -85,7 +85,9 @@ class Side:
 
     @property
     def name(self) -> str:
-        """For a sentence that has much to say: `ps_sync, partitioned`."""
+        """For a sentence that has much to say: `ps_sync, partitioned`, `the better of a and b`."""
+        if self.kind is None and len(self.points) > 1:
+            return f"the better of {' and '.join(point.setting.label for point in self.points)}"
         return self._alone or self.best.setting.label
 
     @property

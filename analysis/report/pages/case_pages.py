@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pandas as pd
 
 from analysis.data.cases import MARK, Case
-from analysis.derive.fastest_step import left_out_links
 from analysis.report.explanation import (
     EXPLANATION_NOTE,
     explanation_lines,
@@ -38,6 +37,7 @@ from analysis.stats.points import (
     BASES,
     PlacementPoint,
     base_text,
+    left_out_text,
     placement_points,
     point_table,
 )
@@ -47,7 +47,6 @@ from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
     TextTable,
-    links_text,
     number,
     outcome_text,
     p_text,
@@ -57,7 +56,6 @@ from analysis.wording import (
     with_interval,
 )
 from ps_allreduce.record.choices import exchange_sentence
-from ps_allreduce.record.records import BUSY_LIMIT
 
 NOTHING_DIFFERS = (
     "By the rule of decision no two settings are known to differ, so no difference is explained."
@@ -76,7 +74,8 @@ _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
 
 #: Columns of the tables of pairs, and their headings.
 _PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p", "outcome": "first is"}
-_PAIRS_APART = {**_PAIRS, "transports": "transports"}
+_PAIRS_APART = {**_PAIRS, "transports": "also different"}
+_PLANNED = {"kind": "compared", **_PAIRS}
 _CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
 _CHANGED |= {"p": "p", "outcome": "setting is"}
 
@@ -97,22 +96,28 @@ def _results(report: CaseReport) -> PagePart:
 
 def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
-    pairs, apart = pair_rows(case), pair_rows(case, same_transport=False)
+    planned, pairs = planned_rows(case), pair_rows(case)
+    apart = pair_rows(case, same_transport=False)
     left_out = "Pairs are without the settings of the table of changed settings."
+    caption = f"Ratio of {case.unit}/s, first over second, with its interval. {CORRECTED}"
     return PagePart(
         sentences=report.verdict.details,
         tables=[
             TextTable(
+                rows=planned,
+                caption=caption,
+                folded=f"Planned comparisons besides the main one ({len(planned)})",
+            ),
+            TextTable(
                 rows=pairs,
-                caption=f"Ratio of {case.unit}/s, first over second, with its interval. "
-                f"{CORRECTED}",
+                caption=caption,
                 folded="All pairs of synchronous settings at the most workers, on the same "
                 f"transport ({len(pairs)})",
             ),
             TextTable(
                 rows=apart,
-                caption="The transport, or the format of gradients, may be what sets them apart.",
-                folded=f"Pairs on different transports ({len(apart)})",
+                caption="What is also different may be what sets them apart.",
+                folded=f"Pairs with different transports or formats of gradients ({len(apart)})",
             ),
         ],
         notes=[left_out] if without_changed(case) is not case else [],
@@ -120,6 +125,8 @@ def _comparisons(report: CaseReport) -> PagePart:
 
 
 def _scaling(report: CaseReport) -> PagePart:
+    if point_table(report.case)[[f"base_{base}" for base in BASES]].isna().all(axis=None):
+        return PagePart(sentences=["No speed-ups: one worker alone was not measured."])
     return PagePart(
         sentences=unclaimed_lines(report.case),
         tables=[TextTable(rows=report_table(report.case, "scaling"))],
@@ -187,15 +194,14 @@ def _bounds_lines(case: Case) -> Iterator[str]:
     """What a bound may seem to contradict."""
     if any(point.setting.traits.deals_steps for point in case.points):
         yield _UNEQUAL_SHARES
-    records = [each for point in case.points for each in point.counting if each.links]
-    if links := left_out_links(records):
-        yield f"Without {links_text(links)}, slower than other links of the same hosts."
+    if left_out := left_out_text(case):
+        yield left_out
 
 
 #: Why a busiest link may need longer than the bound.
 _UNEQUAL_SHARES = (
-    "Of asynchronous workers: the busiest link carries the steps that each of them made; the bound "
-    "is that of the best division of steps."
+    "Of asynchronous workers, the busiest link carries the steps that each of them made. The bound "
+    "is of steps that are divided so that it is the least."
 )
 
 
@@ -267,6 +273,12 @@ def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
     return _rows([row.better_first() for row in rows], headings)
 
 
+def planned_rows(case: Case) -> pd.DataFrame:
+    """A row for each planned comparison of sides but the main one, and why they are compared."""
+    rows = comparisons(case).of(Kind.HYBRID, Kind.STOCK, Kind.SINGLE)
+    return _rows([row.better_first() for row in rows], _PLANNED)
+
+
 def changed_rows(case: Case) -> pd.DataFrame:
     """A row for each setting of the exchange beside the one that it is changed from."""
     rows = comparisons(case).of(Kind.CHANGED) if varies_exchange(case) else ()
@@ -276,6 +288,7 @@ def changed_rows(case: Case) -> pd.DataFrame:
 def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFrame:
     rows = [
         {
+            "kind": str(row.kind),
             "first": row.first.name,
             "second": row.second.name,
             "workers": each_text([point.num_workers for point in row.points]),
@@ -335,14 +348,16 @@ def unclaimed_lines(case: Case) -> list[str]:
     without = [str(setting) for setting in claimed.index[claimed == 0]]
     if not without:
         return []
-    whose = f" of {'; '.join(without)}" if len(without) < len(claimed) else ""
+    whose = f" of {'; '.join(without)}," if len(without) < len(claimed) else ","
     uneven = known[known["setting"].isin(without)]["uneven"]
     reasons = {
         "processors may have been the limit, of the point or of its base": not uneven.all(),
         "one worker made far more steps than others": uneven.any(),
     }
     why = "; ".join(reason for reason, holds in reasons.items() if holds)
-    return [f"No efficiency on {base_text(case)} is claimed{whose}: {why}. So no figure shows it."]
+    return [
+        f"No efficiency on {base_text(case)} is claimed{whose} since {why}. So no figure shows it."
+    ]
 
 
 def _mark_lines(case: Case) -> list[str]:
@@ -350,8 +365,7 @@ def _mark_lines(case: Case) -> list[str]:
         return []
     return [
         f"{MARK} processors may have been the limit of this rate or speed-up, so no efficiency is "
-        f"claimed: in some launch they were {BUSY_LIMIT:.0%} busy or more, or this is not known "
-        "and tasks had fewer cores than they use."
+        "claimed: see the warnings."
     ]
 
 

@@ -18,7 +18,7 @@ from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.verdict import Verdict
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Outcome
-from analysis.stats.findings import leader, leading
+from analysis.stats.findings import leader, leading, plain_first
 from analysis.stats.points import base_text, point_table
 from analysis.stats.rivals import contenders, default_of
 from analysis.stats.statistics import estimate
@@ -62,7 +62,10 @@ def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[Case
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
-    """The rates of both sides, the faster one first, and their ratio; else the fastest setting."""
+    """The rates of both sides, the faster one first, and their ratio; else the fastest setting.
+
+    Those of plain TensorFlow come first where the headline begins with it.
+    """
     table = comparisons(case)
     if table.main is None and (contending := next(contenders(case), None)):
         return _numbers_of_contenders(case, contending)
@@ -72,7 +75,8 @@ def key_numbers(case: Case) -> list[KeyNumber]:
         shown = exchanging or measured
         return [_rate_number(case, leader(table, shown))] if shown else []
     row = table.main.better_first()
-    rates = [_rate_number(case, point) for point in row.points if len(point.rates)]
+    plain = [each.second.best for each in plain_first(table)]
+    rates = [_rate_number(case, point) for point in (*plain, *row.points) if len(point.rates)]
     if row.decision.ratio is None:
         return rates
     return [*rates, _ratio_number(row, " over ".join(p.setting.label for p in row.points))]

@@ -85,8 +85,8 @@ def test_labels_are_counted_on_the_page_and_in_the_table() -> None:
     table, records = table_of([*runs(make_experiment(Single), times(1.0)), *runs(own, times(1.0))])
     labels = pd.Series(LABELS, index=table.index, dtype="string")
     (case,) = make_cases(table.assign(steadiness=labels), records)
-    told = "3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell"
-    assert f"Trend of step times inside the windows of 6 runs: {told}." in verdict(case).details
+    told = "windows: 3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell."
+    assert f"Runs, by the trend of step times inside their {told}" in verdict(case).details
     assert list(report_table(case, "steps")["steps of launches"]) == [
         "2 flat, 1 warming up",
         "1 flat, 1 unsteady, 1 with too few steps to tell",

@@ -141,7 +141,7 @@ def test_hosts_keep_their_order_and_kinds_are_told() -> None:
     assert rows["hosts"] == "3: n9, n10, n2"
     assert rows["numbers of the jobs"] == "17"
     assert rows["kinds of hosts"] == (
-        "2: n9, n10 (A processor, 8.0 GB); n2 (the same but for cpu_model Another one)"
+        "2: n9, n10 (A processor, 8.0 GB); n2 (alike but for cpu_model: Another one)"
     )
     # Cores that a run was given make no kind.
     few = make_host("n10", facts=make_facts("n10", cores=(0,)))

@@ -56,15 +56,15 @@ def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> Non
     factors = {RING: 1.5, NCCL: 9.0, SYNC: 1.0}
     page = reported(tmp_path, *(runs(own, times(factor)) for own, factor in factors.items()))
     assert "synchronous settings at the most workers, on the same transport (1)" in page
-    assert "Pairs on different transports (2)" in page
+    assert "Pairs with different transports or formats of gradients (2)" in page
     assert ">different transports (nccl, tcp)</td>" in page
 
 
 def test_a_column_of_transports_where_they_differ() -> None:
     differing = case({RING: times(1.0), NCCL: times(1.0)})
-    assert "transport" in report_table(differing, "results")
+    assert "transport and format" in report_table(differing, "results")
     same = case({RING: times(1.0), SYNC: times(1.0)})
-    assert "transport" not in report_table(same, "results")
+    assert "transport and format" not in report_table(same, "results")
     console = Console(width=100, file=io.StringIO(), record=True)
     console.print(render_table(differing))
     assert "all-reduce, nccl" in console.export_text()

@@ -184,12 +184,12 @@ def test_a_busy_machine_below_emulated_hosts_takes_the_headline_away(
         for turn, rate in times(factor).items()
     ]
     headline = verdict(case_of(records)).headline
-    told = "s processors were 95% busy in most launches of both, so they may have been the limit"
+    told = "s processors were 95% busy in all launches of both, so they may have been the limit"
     assert (told in headline) is said_so
     # Every reason is told, with what was measured.
     shared = [replace(each, hosts=(make_host(foreign_load=0.3),)) for each in records]
     headline = verdict(case_of(shared)).headline
-    assert "since other programs took 30% of a host's processor time in most " in headline
+    assert "since other programs took 30% of a host's processor time in all " in headline
     assert (f"; this machine'{told}" in headline) is said_so
 
 

@@ -202,7 +202,7 @@ def test_bounds_tell_which_slow_link_is_not_in_them(tmp_path: Path) -> None:
     first, *others = own["links"]
     own |= {"gradient_bytes": 25, "links": (replace(first, bits_per_s=300.0), *others)}
     text = reported(tmp_path, runs(make_experiment(AllReduce, 3), RATES, **own))
-    assert "Without n0 to n1, slower than other links of the same hosts." in text
+    assert "Bounds are without n0 to n1, slower than other links of the same hosts." in text
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
-    told = "leave out launches without a partner and rest on 3 pairs (speed-up on single)."
+    told = "Where launches have no partner, they rest on 3 pairs (speed-up on single)."
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
