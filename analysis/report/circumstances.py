@@ -271,7 +271,7 @@ def _job_lines(case: Case) -> list[str]:
     others = case.attempts["job_id"].dropna().nunique() - len(rates)
     without = f" {count_text(others, 'other job')} had no base." if others else ""
     listed = ", ".join(
-        f"{with_interval(number, *estimate(each).ends)} ({job})" for job, each in rates.items()
+        f"{with_interval(number, *estimate(each).ends)} (job {job})" for job, each in rates.items()
     )
     return [
         f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
