@@ -173,8 +173,8 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     nearest, other = case.points[0], case.points[1]
     assert "one worker made up to 93% of the steps" in doubt_about(case, nearest, other, (9.0, 9.0))
     (line,) = share_lines(case)
-    assert "93% of all at ps_async, round_robin, 1 ps, 4 workers" in line
-    assert "4 times the rate of the slowest worker is 85.71 images/s there, not 900." in line
+    assert "(ps_async, round_robin, 1 ps, 4 workers: 93% of all)" in line
+    assert "4 times the rate of the slowest worker is 85.71 images/s, not 900." in line
     assert line.endswith(". Bounded staleness (--staleness 1) may help."), "all share one host"
     assert not share_lines(case_of(*(runs(each, times(1.0)) for each in even)))
     waiting = runs(make_experiment(AllReduce, 4), times(1.0))

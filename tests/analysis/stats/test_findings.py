@@ -116,5 +116,5 @@ def test_a_single_worker_that_is_equal_is_not_told_as_faster() -> None:
         runs(make_experiment(AllReduce, 2), times(1.0)),
         runs(make_experiment(SynchronousServers, 2), times(0.5)),
     )
-    said = "A single worker is equal within 3 % (1.01x [1.01, 1.01]) to 2 with all-reduce"
+    said = "A single worker is equal within 3 % (1.01x [1.01, 1.01]) to the better of "
     assert said in verdict(case).network
