@@ -265,7 +265,7 @@ CONTRACTS = (
     *("tests/ps_allreduce/point/test_strategies.py", "tests/experiments/suite/test_gate.py"),
     *("tests/experiments/suite/test_accept_gpu.py", "tests/experiments/studies/test_studies.py"),
     *("tests/experiments/suite/test_emulation_check.py", "tests/test_results_format.py"),
-    *("tests/test_architecture.py", "tests/ps_allreduce/test_backends.py"),
+    "tests/test_architecture.py",
 )
 
 

@@ -1,4 +1,4 @@
-"""What is asked of Slurm, with nothing that a shell could misread, and what a job offers."""
+"""What is asked of Slurm, with nothing that a shell could misread; what a job offers, and owns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
-from launchers.sites.slurm.allocation import Component, read_allocation
+from launchers.sites.slurm.allocation import Component, owns_nodes, read_allocation
 from launchers.sites.slurm.batch_script import render_script
 from launchers.sites.slurm.step_servers import (
     INPUT_VARIABLES,
@@ -265,3 +265,29 @@ def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
     named = ("CPUS_PER_TASK", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "GRES")
     assert {f"SLURM_{name}" for name in named} <= dropped.keys()
     assert step_environment(kept | dropped) == kept | {"SLURM_OOM_KILL_STEP": "0"}
+
+
+HALF, ALL = {"n9": 4}, {"n9": 8}
+
+
+@pytest.mark.parametrize(
+    ("job", "granted", "owns"),
+    [
+        ({}, HALF, True),
+        ({"OverSubscribe": "NO"}, HALF, True),
+        ({"OverSubscribe": "TOPO"}, HALF, True),
+        ({"OverSubscribe": "OK"}, HALF, False),
+        ({"OverSubscribe": "OK"}, ALL, True),
+        ({"OverSubscribe": "OK"}, {"n9": 8, "n10": 8}, False),  # of n10 nothing is known
+        ({"OverSubscribe": "YES"}, ALL, False),
+        ({"OverSubscribe": "USER"}, ALL, False),
+        ({"OverSubscribe": "NO", "Exclusive": "NODE"}, HALF, True),
+        ({"OverSubscribe": "NO", "Exclusive": "TOPO"}, HALF, True),
+        ({"OverSubscribe": "NO", "Exclusive": "NO"}, HALF, False),
+        ({"OverSubscribe": "NO", "Exclusive": "NO"}, ALL, True),
+        ({"OverSubscribe": "OK", "Exclusive": "NO"}, ALL, False),
+        ({"OverSubscribe": "NO", "Exclusive": "USER"}, HALF, False),
+    ],
+)
+def test_nodes_are_the_jobs_alone(job: dict[str, str], granted: dict[str, int], owns: bool) -> None:
+    assert owns_nodes(job, granted, ALL) is owns
