@@ -8,7 +8,6 @@ import pytest
 
 from analysis.report.network_items import host_items, leaf_switch, network_parts
 from analysis.report.pages.page_parts import PagePart
-from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
@@ -128,11 +127,6 @@ def test_every_network_of_a_sweep_has_its_part() -> None:
 )
 def test_networks_as_text(changes: dict[str, float], text: str) -> None:
     assert str(replace(NETWORK, **changes)) == text  # type: ignore[arg-type]
-
-
-def test_rates_as_text() -> None:
-    texts = ["10 Gbit/s", "190 Mbit/s", "50 kbit/s", "12 bit/s"]
-    assert list(map(rate_text, (1e10, 1.904e8, 5e4, 12.0))) == texts
 
 
 def test_hosts_keep_their_order_and_kinds_are_told() -> None:

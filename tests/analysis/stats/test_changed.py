@@ -234,23 +234,6 @@ def test_other_figures_tell_settings_apart_by_short_names(wires: tuple[Wire, ...
     assert all(len(text) < 60 for text in shown)
 
 
-def test_the_report_lists_every_setting_against_the_defaults(tmp_path: Path) -> None:
-    page = reported(tmp_path, all_changed(SYNC), runs(RING, rates(1.0)))
-    assert "<h3>Changed settings</h3>" in page
-    assert page.count(">1.50 [1.50, 1.50]</td>") == len(WIRES)
-    assert "Pairs are without the settings" in page
-    # Of the defaults alone: ps_sync against all-reduce.
-    assert "synchronous settings at the most workers, on the same transport (1)" in page
-
-
-def test_what_all_points_share_is_in_the_report_and_not_in_their_labels(tmp_path: Path) -> None:
-    wire = Wire(gradients=WireType.BFLOAT16, in_flight=1)
-    points = [changed(ASYNC, wire=wire, staleness=bound) for bound in (7, 9)]
-    page = reported(tmp_path, [run(own, 1.0) for own in points])
-    assert "in_flight 1, gradients bfloat16" in page
-    assert "steps_per_dispatch 1, synchronous_steps 0, layout colocated" in page
-
-
 def test_each_strategy_tells_what_its_own_points_share(tmp_path: Path) -> None:
     points = (SYNC, changed(ASYNC, staleness=4), RING)
     page = reported(tmp_path, [run(own, 1.0) for own in points])

@@ -10,16 +10,10 @@ from experiments.studies.catalogue import STUDIES
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import TensorSet
-from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.strategies import (
-    AllReduce,
-    AsynchronousServers,
-    StockAllReduce,
-    StockServers,
-)
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.strategies.stock import LADDERS
-from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS
@@ -32,24 +26,6 @@ def rungs(name: str, **changes: Any) -> list[Experiment]:
     scope = make_scope((1, 2), **{"brief": True, "describe": lambda _: BATCH_NORM, **changes})
     points = list(STUDIES["ladder"].points(scope))
     return [point for rung in LADDERS[name] for point in points if rung.holds(point)]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "last"),
-    [
-        ("parameter servers", StockServers, AsynchronousServers),
-        ("all-reduce", StockAllReduce, AllReduce),
-    ],
-)
-def test_a_ladder_leads_from_stock_to_the_defaults(name: str, first: type, last: type) -> None:
-    points = rungs(name)
-    assert len(points) == len(set(points)) == len(LADDERS[name]) == 6
-    assert [type(point.strategy) for point in points] == [first] * 3 + [last] * 3
-    assert [point.strategy.is_altered for point in points] == [False, True, True] + [False] * 3
-    assert points[-1].strategy.wire == Wire()
-    assert {point.num_workers for point in points} == {2}
-    placed = [p.strategy.servers.placement for p in points if p.strategy.servers]
-    assert set(placed) <= {Policy.ROUND_ROBIN}
 
 
 @pytest.mark.parametrize(

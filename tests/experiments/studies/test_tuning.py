@@ -10,7 +10,6 @@ from experiments.studies.catalogue import STUDIES
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
-    AllReduce,
     AnyStrategy,
     AsynchronousServers,
     SynchronousServers,
@@ -20,28 +19,9 @@ from ps_allreduce.point.wire import UNBUCKETED, WireType
 from tests.experiments.studies.scopes import make_scope
 
 
-def differences(point: Experiment, default: Experiment) -> list[str]:
-    """Columns of what was asked for; the images of a step follow from others."""
-    one, other = point.columns(), default.columns()
-    names = [name for name in one | other if one.get(name) != other.get(name)]
-    return [name for name in names if name not in ("global_batch", "transport")]
-
-
 def points_of(strategy: type[AnyStrategy], **changes: Any) -> list[Experiment]:
     points = STUDIES["tuning-sweep"].points(make_scope((1, 2), **changes))
     return [point for point in points if isinstance(point.strategy, strategy)]
-
-
-@pytest.mark.parametrize("strategy", [AsynchronousServers, SynchronousServers, AllReduce])
-def test_every_point_differs_in_one_setting_from_the_default(strategy: type[AnyStrategy]) -> None:
-    default, *others = points_of(strategy)
-    bucketed = [p for p in others if p.strategy.wire not in (None, UNBUCKETED)]
-    changed = [differences(point, default) for point in bucketed]
-    assert all(len(names) == 1 for names in changed), changed
-    assert {name for (name,) in changed} >= {
-        *("group_bytes", "cut_bytes", "in_flight", "gradients_on_wire"),
-        *("accumulation", "precision"),
-    }
 
 
 @pytest.mark.parametrize(

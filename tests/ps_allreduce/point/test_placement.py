@@ -107,12 +107,6 @@ class TestByHand:
         plan = make_plan(Policy.PARTITIONED, [kernel], 2, split_bytes=kernel.num_bytes // 2)
         assert [(s.axis, s.length) for s in plan.shards] == [(3, 50), (3, 50)]
 
-    def test_one_server_holds_everything(self) -> None:
-        plan = make_plan(Policy.GREEDY, variables(3, 5), 1)
-        assert plan.bytes_per_server() == (8,)
-        assert plan.shards_per_server() == (2,)
-        assert plan.max_over_mean == 1.0
-
 
 @pytest.mark.parametrize(
     ("shape", "count", "axis"),
@@ -395,12 +389,3 @@ def test_partitioned_is_possible_where_variables_are_fewer_than_servers() -> Non
     assert plans[0].max_over_mean == 1.0
     with pytest.raises(UserError, match=r"100 parameter servers but only 2 shards to place"):
         possible_plans([variable(1)] * 2, 100)
-
-
-@pytest.mark.parametrize(("second", "is_cut"), [(102, False), (106, True)])
-def test_a_gain_below_2_percent_is_not_worth_a_cut(second: int, is_cut: bool) -> None:
-    plans = [
-        make_plan(policy, variables(100, second), 2, split_bytes=60)
-        for policy in (Policy.PARTITIONED, Policy.GREEDY)
-    ]
-    assert (len(suggest(plans).shards) > 2) is is_cut
