@@ -280,7 +280,6 @@ def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout, with one of each."""
     copy = tmp_path_factory.mktemp("copy") / "checkout"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "results", "wheelhouse")
     shutil.copytree(ROOT, copy, ignore=left_out)

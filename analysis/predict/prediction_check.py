@@ -188,7 +188,6 @@ def _followed(
 
 
 def _by(name: Callable[[CheckedPoint], str], points: Sequence[CheckedPoint]) -> dict[str, Figures]:
-    """Figures of the points that share a name."""
     errors: dict[str, list[float]] = {}
     for each in points:
         errors.setdefault(name(each), []).append(each.error)

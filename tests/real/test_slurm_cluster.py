@@ -104,7 +104,6 @@ def cluster(need_slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def idle(cluster: SlurmCluster) -> SlurmCluster:
-    """The cluster with nothing on it."""
     cluster.output("scancel", "--user=root")
     cluster.wait_until_idle()
     return cluster

@@ -58,7 +58,6 @@ def bench(launcher: FakeLauncher, machine: Machine, monkeypatch: pytest.MonkeyPa
 
 
 def sweeps() -> dict[str, int]:
-    """Records by sweep."""
     return {
         folder.parent.name: len(list(folder.glob("*/*.json"))) for folder in BENCH.glob("*/runs")
     }

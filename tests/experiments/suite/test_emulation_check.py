@@ -50,7 +50,6 @@ def scaled(launcher: FakeLauncher) -> list[Experiment]:
 
 
 def rates(points: Iterable[Experiment]) -> list[float]:
-    """Of the links."""
     networks = [point.network for point in points]
     return [network.bits_per_s or 0.0 for network in networks if network is not None]
 
