@@ -55,7 +55,8 @@ EXPORTS = {"servers": Start.SLURM}
 
 #: What tests of rooms hold sentences of.
 SENTENCES = (
-    *("cells", "doctor", "labels", "make", "one_line", "records", "refusals", "texts"),
+    *("cells", "doctor", "labels", "make", "one_line", "placements", "records", "refusals"),
+    "texts",
     *(f"published/{name}" for name, study in STUDIES.items() if study.small),
     *(
         f"verdict/{group}"
