@@ -13,13 +13,14 @@ from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
 from ps_allreduce.model_files import is_whole
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel, Unit
-from ps_allreduce.point.optimizers import Adam, Momentum, Optimizer, Sgd
+from ps_allreduce.point.optimizers import Adam, Momentum, Sgd
 from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
 from ps_allreduce.record.variables import MADE_DENSE
 from tests.experiments.conftest import run
 from tests.fakes import FOUND, TRIED, TWO_LAYERS, FakeLauncher
+from tests.goldens import golden
 
 MODEL = ("--model", "mine.py:build")
 
@@ -180,65 +181,29 @@ def test_a_sweep_with_a_changed_file_says_so_and_begins_anew(
     assert len(own.launched) == 3 * before
 
 
-def test_sizes_time_balance_and_notes_are_told() -> None:
-    lines = render_tried("mine.py:build", TRIED, 16).splitlines()
-    assert lines == [
-        "mine.py:build: 5,480 trainable parameters in 4 variables, 0.0219 MB; largest "
-        "dense/kernel with 0.0128 MB. A step with 16 examples takes 12.3 ms here, and a worker "
-        "1.2 GB of memory. It is trained with adam, learning rate 0.001, beta 1 0.9, beta 2 0.999, "
-        "epsilon 1e-07, in float32. Bytes of the hottest server over the mean (1.00 is balanced), "
-        "with 2, 4, 8 servers:",
-        *lines[1:5],
-        "Trained with SGD, not your Lion.",
-    ]
-    assert [line.split()[0] for line in lines[1:5]] == [
-        *("round_robin", "greedy", "largest_first", "partitioned")
-    ]
-    assert [len(line.split()) for line in lines[1:5]] == [4] * 4
-    # Four variables fill no eight servers; cut, they do.
-    assert [line.split()[-1] == "-" for line in lines[1:5]] == [True, True, True, False]
-
-
 TABLE = VariableSpec(name="t", shape=(90, 4), dtype="float32", trainable=True, is_table=True)
 
 
-@pytest.mark.parametrize(
-    ("only_whole", "optimizer", "told"),
-    [
-        ("", Sgd(), "Rows of 1 table can be exchanged alone (--embeddings sparse)."),
-        (
-            "",
-            Adam(),
-            "Rows of 1 table can be exchanged alone (--embeddings sparse); adam then changes no "
-            "others.",
-        ),
-        (
-            "",
-            Momentum(),
-            "No rows of tables can be exchanged alone: sgd_momentum changes those that nobody has "
-            "looked up too.",
-        ),
-        ("it is so", Sgd(), "No rows of tables can be exchanged alone: it is so."),
-    ],
+NUMBER = VariableSpec(name="w", shape=(), dtype="float32", trainable=True)
+WITH_TABLE = replace(
+    TRIED,
+    variables=(*TWO_LAYERS, TABLE),
+    optimizer=Sgd(),
+    only_whole="",
+    notes=(f"the gradient of t {MADE_DENSE}", "without your clipnorm 1.0"),
 )
-def test_whether_rows_can_be_exchanged_alone_is_told(
-    only_whole: str, optimizer: Optimizer, told: str
-) -> None:
-    tried = replace(
-        TRIED,
-        variables=(*TWO_LAYERS, TABLE),
-        only_whole=only_whole,
-        optimizer=optimizer,
-        notes=(f"the gradient of t {MADE_DENSE}", "without your clipnorm 1.0"),
-    )
-    assert render_tried("mine.py:build", tried, 1).splitlines()[-2:] == [
-        "Without your clipnorm 1.0.",
-        told,
-    ]
+
+TOLD = {
+    "sizes, time, balance and notes": TRIED,
+    "one number, which nothing balances": replace(TRIED, variables=(NUMBER,), notes=()),
+    "rows of a table": WITH_TABLE,
+    "rows, with adam": replace(WITH_TABLE, optimizer=Adam()),
+    "rows, with momentum": replace(WITH_TABLE, optimizer=Momentum()),
+    "a table that is used whole": replace(WITH_TABLE, only_whole="it is so"),
+}
 
 
-def test_a_model_of_one_number_has_no_balance() -> None:
-    one = VariableSpec(name="w", shape=(), dtype="float32", trainable=True)
-    text = render_tried("mine.py:build", replace(TRIED, variables=(one,), notes=()), 1)
-    assert "1 trainable parameters in 1 variables" in text
-    assert text.splitlines()[-1].split() == ["partitioned", "-", "-", "-"]
+def test_what_is_told_of_a_model_that_was_tried() -> None:
+    told = {title: render_tried(MODEL[1], tried, 16) for title, tried in TOLD.items()}
+    texts = [f"# {title}\n{text}\n" for title, text in told.items()]
+    golden.check({"sentences/tried.txt": "\n".join(texts)})
