@@ -21,6 +21,7 @@ from launchers.sites.slurm.step_servers import (
     step_words,
 )
 from ps_allreduce.errors import UserError
+from tests.goldens import golden
 
 JOB = BatchJob(
     name="compare",
@@ -39,40 +40,31 @@ def asking(**settings: Any) -> BatchJob:
     return replace(JOB, settings=LauncherSettings(launcher="slurm", **settings))
 
 
-def options(script: str) -> list[str]:
-    return [line.removeprefix("#SBATCH ") for line in script.splitlines() if "#SBATCH" in line]
+SCRIPTS = {
+    "shared nodes": asking(
+        partition="gpu", constraint="a100&ib", gpus_per_node="a100:4", shared_nodes=True
+    ),
+    "hosts for servers, set-up and a log whose name is a pattern": replace(
+        asking(
+            partition="big",
+            account="p1",
+            sbatch=("--qos=normal",),
+            ps_hosts=2,
+            ps_sbatch=("--partition=small",),
+            setup=("module load X",),
+        ),
+        log=Path("/results/50%/x.log"),
+    ),
+}
 
 
-def test_a_job_asks_for_whole_nodes_and_is_never_requeued() -> None:
-    assert options(render_script(JOB)) == [
-        "--job-name=compare",
-        "--nodes=4",
-        "--ntasks-per-node=1",
-        "--time=90",
-        "--no-requeue",
-        "--output=/results/slurm/x.log",
-        "--open-mode=append",
-        "--exclusive",
-    ]
-
-
-def test_what_was_asked_for_is_asked_of_slurm() -> None:
-    asked = options(
-        render_script(
-            asking(
-                partition="gpu",
-                account="p1",
-                constraint="a100&ib",
-                gpus_per_node="a100:4",
-                shared_nodes=True,
-                sbatch=("--qos=normal",),
-            )
-        )
-    )
-    for option in ("--partition=gpu", "--account=p1", "--constraint=a100&ib", "--qos=normal"):
-        assert option in asked
-    assert "--gpus-per-node=a100:4" in asked
-    assert "--exclusive" not in asked
+def test_what_is_asked_of_slurm() -> None:
+    texts = [f"# {title}\n{render_script(job)}" for title, job in SCRIPTS.items()]
+    golden.check({"sentences/batch_scripts.txt": "\n".join(texts)})
+    with pytest.raises(UserError, match="--ps-sbatch is about the hosts of --ps-hosts"):
+        asking(ps_sbatch=("--partition=small",))
+    with pytest.raises(UserError, match="the suite decides this option itself"):
+        render_script(asking(ps_hosts=1, ps_sbatch=("--nodes=9",)))
 
 
 @pytest.mark.parametrize("word", ["a b", "it's", "$(touch pwned)", "`x`", "x; y", "*", "--help"])
@@ -83,14 +75,7 @@ def test_words_of_the_command_arrive_as_they_were_typed(word: str) -> None:
     assert "cd -- '/my suite' || exit 2" in script
 
 
-def test_lines_of_the_site_come_before_the_command_as_they_are() -> None:
-    lines = render_script(asking(setup=("module load X",))).splitlines()
-    assert lines.index("module load X") < lines.index("export PYTHONPATH=/suite")
-
-
-def test_percent_signs_in_a_log_are_no_patterns_and_what_sbatch_misreads_is_refused() -> None:
-    script = render_script(replace(JOB, log=Path("/results/50%/x.log")))
-    assert "--output=/results/50%%/x.log" in script
+def test_a_log_that_sbatch_misreads_is_refused() -> None:
     for results in ("/my results", "/run#1"):
         with pytest.raises(UserError, match="choose another RESULTS"):
             render_script(replace(JOB, log=Path(results) / "x.log"))
@@ -128,6 +113,7 @@ def test_a_job_has_hosts_and_costs_its_whole_limit() -> None:
     with pytest.raises(UserError, match="hosts must be at least 1, got 0"):
         replace(JOB, num_hosts=0)
     assert JOB.node_hours == 6.0
+    assert asking(ps_hosts=2).node_hours == 9.0
 
 
 def test_a_setup_line_that_fails_ends_the_job(tmp_path: Path) -> None:
@@ -171,33 +157,6 @@ def test_the_second_component_of_a_heterogeneous_job_has_hosts_of_its_own() -> N
     )
     with pytest.raises(UserError, match="a host is in both components"):
         read_allocation(HETEROGENEOUS | {"SLURM_JOB_NODELIST_HET_GROUP_1": "n9"})
-
-
-def test_hosts_for_servers_are_the_second_component_of_the_job() -> None:
-    asked = asking(
-        partition="big",
-        account="p1",
-        constraint="a100",
-        sbatch=("--qos=normal",),
-        ps_hosts=2,
-        ps_sbatch=("--partition=small",),
-    )
-    first, second = render_script(asked).split("#SBATCH hetjob\n")
-    assert "--nodes=4" in options(first)
-    assert options(second) == [
-        "--nodes=2",
-        "--ntasks-per-node=1",
-        "--time=90",
-        "--exclusive",
-        "--partition=big",
-        "--account=p1",
-        "--partition=small",
-    ]
-    assert asked.node_hours == 9.0
-    with pytest.raises(UserError, match="--ps-sbatch is about the hosts of --ps-hosts"):
-        asking(ps_sbatch=("--partition=small",))
-    with pytest.raises(UserError, match="the suite decides this option itself"):
-        render_script(asking(ps_hosts=1, ps_sbatch=("--nodes=9",)))
 
 
 @pytest.mark.parametrize(
