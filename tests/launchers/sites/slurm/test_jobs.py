@@ -1,4 +1,4 @@
-"""What is asked of Slurm, with nothing that a shell could misread; what a job offers, and owns."""
+"""What is asked of Slurm, with nothing that a shell could misread; and what a job offers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from launchers.scheduler import BatchJob
 from launchers.settings import LauncherSettings
-from launchers.sites.slurm.allocation import Component, owns_nodes, read_allocation
+from launchers.sites.slurm.allocation import Component, read_allocation
 from launchers.sites.slurm.batch_script import render_script
 from launchers.sites.slurm.step_servers import (
     INPUT_VARIABLES,
@@ -159,40 +159,10 @@ def test_the_second_component_of_a_heterogeneous_job_has_hosts_of_its_own() -> N
         read_allocation(HETEROGENEOUS | {"SLURM_JOB_NODELIST_HET_GROUP_1": "n9"})
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"SLURM_JOB_ID": ""}, "no Slurm job is active here"),
-        ({"SLURM_ARRAY_JOB_ID": "11"}, "job 12 is a task of an array"),
-        ({"SLURM_HET_SIZE": "3"}, "job 12 has 3 components; use a plain job, or one of two"),
-        ({"SLURM_HET_SIZE": "2"}, "job 12: SLURM_JOB_NODELIST_HET_GROUP_0 is not set"),
-        ({"SLURM_STEP_NUM_TASKS": "2"}, "srun has started this suite more than once"),
-        ({"SLURM_JOB_ID": "12; id"}, "SLURM_JOB_ID is '12; id', which is no number"),
-        ({"SLURM_HET_SIZE": "two"}, "SLURM_HET_SIZE is 'two', which is no number"),
-        ({"SLURM_STEP_NUM_TASKS": ""}, "SLURM_STEP_NUM_TASKS is '', which is no number"),
-        ({"SLURM_JOB_NODELIST": "n1,n1,n2"}, "a host twice"),
-        ({"SLURM_JOB_CPUS_PER_NODE": "4(x2),0"}, "one without CPUs"),
-        ({"SLURM_JOB_NODELIST": "", "SLURM_JOB_CPUS_PER_NODE": ""}, "has no host"),
-        ({"SLURM_JOB_NODELIST": "n[9-12]"}, "names 4 hosts and SLURM_JOB_CPUS_PER_NODE 3"),
-        ({"SLURM_JOB_NODELIST": "n[9-"}, "host list, character"),
-        ({"SLURM_JOB_CPUS_PER_NODE": "4(x"}, "list of tasks or CPUs per node, character"),
-    ],
-)
-def test_a_job_that_cannot_be_used_is_refused(changes: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
-        read_allocation(ALLOCATED | changes)
-    assert sentence in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE"])
 def test_a_variable_that_somebody_removed_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"job 12: {name} is not set"):
         read_allocation({key: value for key, value in ALLOCATED.items() if key != name})
-
-
-def test_a_job_that_srun_started_once_is_no_trouble() -> None:
-    single = {"SLURM_HET_SIZE": "1", "SLURM_STEP_NUM_TASKS": "1"}
-    assert "n9" in read_allocation(ALLOCATED | single)[0].cores
 
 
 def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:
@@ -224,29 +194,3 @@ def test_what_would_change_the_step_behind_our_back_is_dropped() -> None:
     named = ("CPUS_PER_TASK", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "GPU_BIND", "GRES")
     assert {f"SLURM_{name}" for name in named} <= dropped.keys()
     assert step_environment(kept | dropped) == kept | {"SLURM_OOM_KILL_STEP": "0"}
-
-
-HALF, ALL = {"n9": 4}, {"n9": 8}
-
-
-@pytest.mark.parametrize(
-    ("job", "granted", "owns"),
-    [
-        ({}, HALF, True),
-        ({"OverSubscribe": "NO"}, HALF, True),
-        ({"OverSubscribe": "TOPO"}, HALF, True),
-        ({"OverSubscribe": "OK"}, HALF, False),
-        ({"OverSubscribe": "OK"}, ALL, True),
-        ({"OverSubscribe": "OK"}, {"n9": 8, "n10": 8}, False),  # of n10 nothing is known
-        ({"OverSubscribe": "YES"}, ALL, False),
-        ({"OverSubscribe": "USER"}, ALL, False),
-        ({"OverSubscribe": "NO", "Exclusive": "NODE"}, HALF, True),
-        ({"OverSubscribe": "NO", "Exclusive": "TOPO"}, HALF, True),
-        ({"OverSubscribe": "NO", "Exclusive": "NO"}, HALF, False),
-        ({"OverSubscribe": "NO", "Exclusive": "NO"}, ALL, True),
-        ({"OverSubscribe": "OK", "Exclusive": "NO"}, ALL, False),
-        ({"OverSubscribe": "NO", "Exclusive": "USER"}, HALF, False),
-    ],
-)
-def test_nodes_are_the_jobs_alone(job: dict[str, str], granted: dict[str, int], owns: bool) -> None:
-    assert owns_nodes(job, granted, ALL) is owns
