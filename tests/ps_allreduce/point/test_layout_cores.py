@@ -54,7 +54,7 @@ def on_one(cores: int) -> Mapping[str, range]:
     return {"n9": range(cores)}
 
 
-def with_threads(cores: int, threads: int) -> dict[str, Resources]:
+def with_threads(cores: int, threads: int) -> dict[str, Any]:
     return {"resources": Resources(cores_per_worker=cores, threads_per_worker=threads)}
 
 
