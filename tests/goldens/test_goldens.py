@@ -56,7 +56,7 @@ EXPORTS = {"servers": Start.SLURM}
 #: What tests of rooms hold sentences of.
 SENTENCES = (
     *("cells", "doctor", "labels", "make", "one_line", "placements", "records", "refusals"),
-    *("batch_scripts", "layouts", "names", "plans", "texts", "tried", "validity"),
+    *("batch_scripts", "layouts", "names", "networks", "plans", "texts", "tried", "validity"),
     *(f"published/{name}" for name, study in STUDIES.items() if study.small),
     *(
         f"verdict/{group}"
