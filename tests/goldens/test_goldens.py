@@ -57,7 +57,7 @@ EXPORTS = {"servers": Start.SLURM}
 SENTENCES = (
     *("batch_scripts", "cells", "contenders", "doctor", "findings", "labels", "layouts", "make"),
     *("names", "networks", "one_line", "placements", "plans", "records", "refusals", "texts"),
-    *("tried", "validity"),
+    *("equal_hosts", "tried", "validity"),
     *(f"published/{name}" for name, study in STUDIES.items() if study.small),
     *(
         f"verdict/{group}"
