@@ -10,12 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from ps_allreduce.record.files import save_record
 from ps_allreduce.record.records import RunRecord, Status
 from tests.fakes import make_experiment, make_record
-from tests.faults.__main__ import main
 from tests.faults.calls import CallEnd, Stages
 from tests.faults.checks import (
     allowed_statuses,
@@ -230,18 +228,3 @@ def test_processes_and_files_that_are_left_over_are_found(ground: Ground) -> Non
     assert [process.pid for process in ground.processes()] == [sleeper.pid]
     end_all(ground)
     assert sleeper.wait() == -9
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--faults", "0"], "faults must be at least 1, got 0."),
-        (["--faults", "\u0663"], "is no whole number"),
-        (["--seed", "1_0"], "is no whole number"),
-        (["--file", "/dev/null/x"], "cannot write to /dev/null: /dev/null is no folder."),
-    ],
-)
-def test_a_mistake_is_told_before_a_fault_is_drawn(words: list[str], told: str) -> None:
-    answer = CliRunner().invoke(main, words)
-    assert answer.exit_code == 2
-    assert told in answer.output
