@@ -192,7 +192,6 @@ def seconds(least: float = 0.0) -> st.SearchStrategy[float]:
 
 
 def jitters() -> st.SearchStrategy[Jitter]:
-    """Any jitter."""
     return st.builds(
         Jitter,
         distribution=st.sampled_from(Distribution),
@@ -202,7 +201,6 @@ def jitters() -> st.SearchStrategy[Jitter]:
 
 
 def optimizers() -> st.SearchStrategy[Optimizer]:
-    """Any optimizer."""
     rates = st.floats(1e-6, 10)
     shares = st.floats(0, 0.999)
     return (

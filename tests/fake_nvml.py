@@ -27,7 +27,6 @@ class FakeGpu:
 
 
 def busy_gpu(uuid: str, **changes: Any) -> FakeGpu:
-    """A GPU at work."""
     values = {
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=40 * 2**30, used=3 * 2**30),
         "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=40),

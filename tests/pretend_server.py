@@ -62,7 +62,6 @@ NVML = FakeNvml(*map(busy_gpu, OPTIONS.gpus))
 
 
 def execute(request: Any, report: Any) -> None:
-    """A task."""
     known = {"report": report, "request": request, "nvml": NVML}
     if OPTIONS.tasks is None:
         exec(request.tf_config, known)

@@ -265,7 +265,7 @@ CONTRACTS = (
     *("tests/ps_allreduce/point/test_strategies.py", "tests/experiments/suite/test_gate.py"),
     *("tests/experiments/suite/test_accept_gpu.py", "tests/experiments/studies/test_studies.py"),
     *("tests/experiments/suite/test_emulation_check.py", "tests/test_results_format.py"),
-    *("tests/test_architecture.py", "tests/ps_allreduce/test_backends.py"),
+    "tests/test_architecture.py",
 )
 
 
@@ -280,7 +280,6 @@ def test_the_page_names_the_files_that_have_to_be_touched(what: str) -> None:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the checkout, with one of each."""
     copy = tmp_path_factory.mktemp("copy") / "checkout"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "results", "wheelhouse")
     shutil.copytree(ROOT, copy, ignore=left_out)

@@ -24,6 +24,7 @@ from launchers.cli.types import (
     WORDS,
 )
 from launchers.sites.emulated.held_network import explain_refusal
+from launchers.sites.slurm.allocation import owns_nodes, read_allocation
 from launchers.sites.slurm.hostlist import MAX_HOSTS, parse_hostlist, parse_tasks_per_node
 from launchers.sites.slurm.slurm_scheduler import explain_state
 from launchers.sites.ssh.hostfile import parse_host_file
@@ -32,6 +33,7 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.fork_server.child import explain_out_of_memory
 from ps_allreduce.tf_texts import essence
 from tests.goldens import golden
+from tests.launchers.sites.slurm.test_jobs import ALLOCATED
 
 #: A line for each text: what it is to be, the text in JSON, and what comes of it.  A new one is
 #: written there without the last.
@@ -47,6 +49,13 @@ def third_line(text: str) -> object:
 def pairs(text: str) -> dict[str, str]:
     """Names and values, as Slurm and the kernel tell them."""
     return dict(each.split("=", 1) for each in shlex.split(text))
+
+
+def are_its_own(text: str) -> str:
+    """Of a job with 8 CPUs of n9, or as many as it says, and hosts of which nothing is known."""
+    told = pairs(text)
+    granted = {"n9": int(told.pop("n9", "8")), **{name: 8 for name in told if name == "n10"}}
+    return "its own" if owns_nodes(told, granted, {"n9": 8}) else "shared"
 
 
 READERS: Mapping[str, Callable[[str], object]] = {
@@ -65,6 +74,8 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "model": lambda text: model_code(text, Path("/home/ann")).name,
     "argument of a model": parse_argument,
     "task": TaskId.parse,
+    "job of slurm": lambda text: read_allocation(ALLOCATED | pairs(text))[0].job_id,
+    "nodes of a job": are_its_own,
     "end of a job": lambda text: explain_state("12", pairs(text)),
     "no namespaces": lambda text: explain_refusal("Operation not permitted", pairs(text)),
     "want of memory": lambda text: explain_out_of_memory(text, "chief:0"),

@@ -154,7 +154,6 @@ def _launchers(records: Sequence[RunRecord]) -> str:
 
 
 def _provenance_lines(other: Provenance, analysed: Provenance, skipped: Sequence[str]) -> list[str]:
-    """One line for each item."""
     facts = asdict(analysed)
     return [
         line

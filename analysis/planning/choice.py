@@ -181,7 +181,6 @@ def _candidates(case: Case) -> Sequence[Point]:
 
 
 def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
-    """A point of a case."""
     singles = [p for p in case.points if p.setting.traits is Single and not case.shares_cores]
     several = singles and point.num_workers > 1
     return MeasuredSetting(

@@ -108,7 +108,6 @@ class _Weighed:
         return self.teller.told(self.point(candidate))
 
     def point(self, candidate: ClusterRate) -> Experiment:
-        """As an experiment."""
         question = Question(workers=(candidate.workers,), num_ps=candidate.num_ps or None)
         return asked(self.own, question, candidate.workers)
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
-from analysis.derive.steadiness import Steadiness
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Outcome
@@ -22,19 +21,15 @@ from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_s
 from analysis.stats.points import base_of, base_text, mean_rate, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
-    bytes_text,
     capital,
     count_text,
     number,
     ratio_text,
-    three_digits,
     with_interval,
     workers_text,
 )
 from ps_allreduce.cluster import TaskType
-from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_ps_hosts
-from ps_allreduce.point.optimizers import OnRows
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
@@ -44,7 +39,6 @@ from ps_allreduce.record.records import (
     RunRecord,
     Status,
 )
-from ps_allreduce.record.variables import SparseGradient
 
 _ONE_MACHINE = (
     "This is about processes that share one machine's cores over loopback; it says nothing about a "
@@ -337,58 +331,6 @@ def status_text(attempts: pd.DataFrame) -> str:
     return ", ".join(f"{n} {str(name).replace('_', ' ')}" for name, n in counts.items() if n)
 
 
-def sparse_line(case: Case) -> str:
-    """What making sparse gradients dense costs, or that rows are trained to other weights.
-
-    Empty where none is known to be sparse, and where what rows save is measured beside it.
-    """
-    records = [record for point in case.points for record in point.counting]
-    if by_rows := [r.experiment for r in records if r.experiment.strategy.is_sparse]:
-        return _lazy_text(by_rows)
-    if not any(record.is_sparse for record in records):
-        return ""
-    told = [record.sparse for record in records if record.sparse]
-    # ParameterServerStrategy's input does not tell the size of a batch; others' does.
-    found = min(told, key=lambda each: sum(one.looked_up is None for one in each), default=())
-    if not found:
-        return "Some gradients are sparse, and the suite makes them dense: it exchanges all rows."
-    dense = bytes_text(sum(each.dense_bytes for each in found))
-    return (
-        f"Gradients of {count_text(len(found), 'variable')} are sparse, and the suite makes them "
-        f"dense: each worker exchanges {dense} of float32 for them in a step"
-        f"{_touched_text(found)}."
-    )
-
-
-def _lazy_text(experiments: Sequence[Experiment]) -> str:
-    """Settings with rows and with whole tables do the same work, and are not the same training."""
-    lazy = {
-        each.workload.optimizer.kind
-        for each in experiments
-        if each.workload.optimizer.on_rows is OnRows.LAZY and not each.strategy.as_shipped
-    }
-    if not lazy:
-        return ""
-    return (
-        f"With sparse embeddings, {' and '.join(sorted(lazy))} changes the rows of a step and no "
-        "others: not the weights that whole tables are trained to."
-    )
-
-
-def _touched_text(found: tuple[SparseGradient, ...]) -> str:
-    """How much of it a step can change; empty where the graph of the step does not tell."""
-    rows = [each.most_touched_rows for each in found]
-    known = [each for each in rows if each is not None]
-    if len(known) < len(found):
-        return ""
-    touched = sum(n * each.row_bytes for n, each in zip(known, found, strict=True))
-    whole = sum(each.num_rows for each in found)
-    return (
-        f", against {bytes_text(touched)} at most for the rows that it looks up ({sum(known)} of "
-        f"{whole})"
-    )
-
-
 def undrifted_lines(case: Case) -> list[str]:
     """That it was not shown that the machine drifted, a line for each job; or why nobody knows."""
     if not drifts_of(case):
@@ -417,33 +359,3 @@ def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
         return ""
     made = drift.between(pairs) - 1
     return f" Between the launches that the verdict compares, that makes {made:.1%}."
-
-
-def steadiness_lines(launches: pd.DataFrame) -> list[str]:
-    """How many launches have which label; empty where none has one."""
-    told = steadiness_text(launches)
-    if not told:
-        return []
-    return [f"Runs, by the trend of step times inside their windows: {told}."]
-
-
-def humps_lines(launches: pd.DataFrame) -> list[str]:
-    """How many launches have step times with two humps, and one of them."""
-    two = launches.dropna(subset="second_hump_s")
-    if two.empty:
-        return []
-    humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
-    near = " and ".join(f"{number(three_digits(ms))} ms" for ms in humps)
-    return [
-        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')}, in the "
-        f"first of them near {near}."
-    ]
-
-
-def steadiness_text(launches: pd.DataFrame) -> str:
-    """`2 flat, 1 warming up`; empty where no launch has a label."""
-    counts = launches["steadiness"].value_counts()
-    told = [f"{counts[label]} {label}" for label in Steadiness if label in counts]
-    unknown = int(launches["steadiness"].isna().sum())
-    more = [f"{unknown} with too few steps to tell"] if unknown else []
-    return ", ".join(told + more) if told else ""

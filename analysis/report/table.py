@@ -17,8 +17,9 @@ from rich import box
 from rich.table import Table
 
 from analysis.data.cases import MARK, Case, Point
-from analysis.report.circumstances import status_text, steadiness_text
+from analysis.report.circumstances import status_text
 from analysis.report.meetings import scaling_lines_of
+from analysis.report.where_time_goes import steadiness_text
 from analysis.stats.points import BASES, left_out_text, point_table
 from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single

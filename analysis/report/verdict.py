@@ -20,9 +20,6 @@ from analysis.report.circumstances import (
     circumstances,
     doubts_of_numbers,
     drift_lines,
-    humps_lines,
-    sparse_line,
-    steadiness_lines,
     undrifted_lines,
 )
 from analysis.report.explanation import main_reason
@@ -37,7 +34,8 @@ from analysis.report.meetings import (
     share_text,
     stock_sentence,
 )
-from analysis.report.what_was_run import notes_line
+from analysis.report.what_was_run import notes_line, sparse_line
+from analysis.report.where_time_goes import humps_lines, steadiness_lines
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first

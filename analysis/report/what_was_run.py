@@ -1,8 +1,8 @@
 """What was run and where, as names and values: for a reader who would repeat it.
 
 Decides what is said of what the points of a case share: model, workers, lengths, and how gradients
-are exchanged; and of machine, software and the commands that repeat it.  What sets points apart is
-in their labels (`data.setting`).
+are exchanged, and what becomes of sparse ones; and of machine, software and the commands that
+repeat it.  What sets points apart is in their labels (`data.setting`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from analysis.data.blocks import Block, SweepResults
 from analysis.data.cases import Case
 from analysis.data.columns import LENGTHS
 from analysis.data.setting import exchange_of
-from analysis.wording import capital, count_text, range_text
+from analysis.wording import bytes_text, capital, count_text, range_text
 from ps_allreduce.kernel_files import quota_text
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import OwnModel
-from ps_allreduce.point.optimizers import optimizer_text
+from ps_allreduce.point.optimizers import OnRows, optimizer_text
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import Status
-from ps_allreduce.record.variables import MADE_DENSE
+from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
 
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
@@ -294,4 +295,56 @@ def unusable_rows(results: SweepResults) -> pd.DataFrame:
             "reason": bad["reason"],
             "log": bad["record_path"].str.replace(r"json$", "log", regex=True),
         }
+    )
+
+
+def sparse_line(case: Case) -> str:
+    """What making sparse gradients dense costs, or that rows are trained to other weights.
+
+    Empty where none is known to be sparse, and where what rows save is measured beside it.
+    """
+    records = [record for point in case.points for record in point.counting]
+    if by_rows := [r.experiment for r in records if r.experiment.strategy.is_sparse]:
+        return _lazy_text(by_rows)
+    if not any(record.is_sparse for record in records):
+        return ""
+    told = [record.sparse for record in records if record.sparse]
+    # ParameterServerStrategy's input does not tell the size of a batch; others' does.
+    found = min(told, key=lambda each: sum(one.looked_up is None for one in each), default=())
+    if not found:
+        return "Some gradients are sparse, and the suite makes them dense: it exchanges all rows."
+    dense = bytes_text(sum(each.dense_bytes for each in found))
+    return (
+        f"Gradients of {count_text(len(found), 'variable')} are sparse, and the suite makes them "
+        f"dense: each worker exchanges {dense} of float32 for them in a step"
+        f"{_touched_text(found)}."
+    )
+
+
+def _lazy_text(experiments: Sequence[Experiment]) -> str:
+    """Settings with rows and with whole tables do the same work, and are not the same training."""
+    lazy = {
+        each.workload.optimizer.kind
+        for each in experiments
+        if each.workload.optimizer.on_rows is OnRows.LAZY and not each.strategy.as_shipped
+    }
+    if not lazy:
+        return ""
+    return (
+        f"With sparse embeddings, {' and '.join(sorted(lazy))} changes the rows of a step and no "
+        "others: not the weights that whole tables are trained to."
+    )
+
+
+def _touched_text(found: tuple[SparseGradient, ...]) -> str:
+    """How much of it a step can change; empty where the graph of the step does not tell."""
+    rows = [each.most_touched_rows for each in found]
+    known = [each for each in rows if each is not None]
+    if len(known) < len(found):
+        return ""
+    touched = sum(n * each.row_bytes for n, each in zip(known, found, strict=True))
+    whole = sum(each.num_rows for each in found)
+    return (
+        f", against {bytes_text(touched)} at most for the rows that it looks up ({sum(known)} of "
+        f"{whole})"
     )

@@ -1,4 +1,4 @@
-"""Tables about where the time of a step goes: parts, POP metrics, single tasks, traced steps.
+"""Where the time of a step goes: tables of parts, POP metrics and single tasks; trends of steps.
 
 Decides columns and rounding; tracing changes what it looks at, so its price stands beside every
 trace.  Of the tasks of a run the raw timings and samples are read here, which the table of runs
@@ -18,10 +18,11 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.derive.costs import task_seconds
 from analysis.derive.fastest_step import step_time_s
+from analysis.derive.steadiness import Steadiness
 from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
 from analysis.stats.causes import alone_s, mean_parts
 from analysis.stats.statistics import mean_of
-from analysis.wording import NONE, count_text, number, ratio, with_interval
+from analysis.wording import NONE, count_text, number, ratio, three_digits, with_interval
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import RunFiles, load_raw
@@ -230,3 +231,33 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
         else ""
     )
     return f"{count_text(len(traces), 'trace')} to open at {VIEWER}: timeline-*.json.gz.{cost}"
+
+
+def steadiness_lines(launches: pd.DataFrame) -> list[str]:
+    """How many launches have which label; empty where none has one."""
+    told = steadiness_text(launches)
+    if not told:
+        return []
+    return [f"Runs, by the trend of step times inside their windows: {told}."]
+
+
+def humps_lines(launches: pd.DataFrame) -> list[str]:
+    """How many launches have step times with two humps, and one of them."""
+    two = launches.dropna(subset="second_hump_s")
+    if two.empty:
+        return []
+    humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
+    near = " and ".join(f"{number(three_digits(ms))} ms" for ms in humps)
+    return [
+        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')}, in the "
+        f"first of them near {near}."
+    ]
+
+
+def steadiness_text(launches: pd.DataFrame) -> str:
+    """`2 flat, 1 warming up`; empty where no launch has a label."""
+    counts = launches["steadiness"].value_counts()
+    told = [f"{counts[label]} {label}" for label in Steadiness if label in counts]
+    unknown = int(launches["steadiness"].isna().sum())
+    more = [f"{unknown} with too few steps to tell"] if unknown else []
+    return ", ".join(told + more) if told else ""

@@ -54,7 +54,6 @@ class _Thread:
     number: int
 
     def event(self, phase: str, name: str, begin: int, **keys: Any) -> Event:
-        """An event of this thread."""
         return {
             "ph": phase,
             "name": name,
@@ -69,7 +68,6 @@ class _Thread:
         return self.event("X", name, begin, dur=end - begin, cat=category, args=args)
 
     def instant(self, category: str, name: str, when: int, **args: Any) -> Event:
-        """A moment."""
         return self.event("i", name, when, s="t", cat=category, args=args)
 
     def label(self, kind: str, **args: Any) -> Event:
@@ -94,7 +92,6 @@ class _Scene:
         return round((moment - self.begin) * 1e6)
 
     def worker(self, index: int) -> _Thread:
-        """The thread of a worker."""
         return self.threads[TaskId(TaskType.WORKER, index)]
 
 

@@ -144,7 +144,6 @@ def _fetched(run: TracedRun, row: int) -> list[Span]:
 
 
 def _computed(steps: StepTable, row: int, starts: Floats, ends: Floats) -> Iterator[Span]:
-    """The batches of one step."""
     before, limit = float(steps.start[row]), float(steps.end[row])
     since = float(steps.pulled[row])
     for (ready, _, last), forward, backward in zip(

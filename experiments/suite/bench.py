@@ -183,7 +183,6 @@ def newest_runs(files: SweepFiles) -> Iterator[BenchRuns]:
 
 
 def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
-    """What one sweep came to."""
     files = read_sweep(path)
     for item in files.damaged:
         yield f"{name}: not read: {item.path}: {item.reason}"
@@ -216,7 +215,6 @@ def _cost_of_recording(runs: BenchRuns, content: Content) -> Iterator[str]:
 
 
 def _besides_steps(runs: BenchRuns, content: Content) -> Iterator[str]:
-    """What a run costs besides its steps."""
     good = runs.good
     overhead_s = _wall_s(runs) - good["warmup_s"] - good["measured_s"]
     costs = {

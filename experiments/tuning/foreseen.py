@@ -16,7 +16,7 @@ from analysis.figures.marks import side_name
 from analysis.figures.race import plot_foretold
 from analysis.figures.style import save_figure
 from analysis.predict.calibration import usable
-from analysis.predict.predict_commands import CHECK
+from analysis.predict.predict_commands import CHECK, show_check, show_predictions
 from analysis.predict.prediction_check import PredictionCheck, check_predictions
 from analysis.predict.prediction_file import (
     PredictionFile,
@@ -24,7 +24,6 @@ from analysis.predict.prediction_file import (
     read_predictions,
     save_predictions,
 )
-from analysis.predict.prediction_text import show_check, show_predictions
 from analysis.predict.predictions import Question, foretell
 from experiments import surroundings
 from experiments.cli.plan import plan_sweep

@@ -245,5 +245,4 @@ def changes_of(case: Case) -> list[Comparison]:
 
 
 def said(points: Mapping[Experiment, Mapping[int, float | None]]) -> Verdict:
-    """What is said of points and their rates."""
     return verdict(case_of(*(runs(own, rates) for own, rates in points.items())))

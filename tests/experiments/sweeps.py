@@ -51,7 +51,6 @@ def go(
 
 
 def records(sweep_dir: Path) -> list[RunRecord]:
-    """All records of a sweep, in their order."""
     return [load_record(path) for path in iter_record_paths(sweep_dir)]
 
 

@@ -56,17 +56,14 @@ class Ground:
 
     @property
     def results_disk(self) -> Path:
-        """Another one."""
         return self.folder / "disk"
 
     @property
     def tmpdir(self) -> Path:
-        """TMPDIR of the suite."""
         return self.temporary_disk / "tmp"
 
     @property
     def results(self) -> Path:
-        """RESULTS of the suite."""
         return self.results_disk / "results"
 
     @property
@@ -80,7 +77,6 @@ class Ground:
         return str(self.folder)
 
     def environment(self) -> dict[str, str]:
-        """Of the suite."""
         own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.tmpdir), MARK: self.mark}
         return os.environ | own
 

@@ -54,7 +54,6 @@ def append(file: Path, lines: Iterable[FaultLine]) -> None:
 
 
 def read(file: Path) -> list[FaultLine]:
-    """All lines of a file."""
     texts = file.read_text(encoding="utf-8").splitlines()
     return [from_json(FaultLine, parse_json(text.encode()), str(file)) for text in texts]
 

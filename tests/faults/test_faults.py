@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from ps_allreduce.record.files import save_record
 from ps_allreduce.record.records import RunRecord, Status
 from tests.fakes import make_experiment, make_record
-from tests.faults.__main__ import main
 from tests.faults.calls import CallEnd, Stages
 from tests.faults.checks import (
     allowed_statuses,
@@ -33,24 +30,8 @@ from tests.faults.checks import (
 from tests.faults.damage import damage
 from tests.faults.ground import SERVER_WORDS, Ground, end_all
 from tests.faults.ledger import Ledger
-from tests.faults.plan import BETWEEN, DURING, Fault, Moment, Stage, Target, Verb, draw_plan
+from tests.faults.plan import BETWEEN, Fault, Moment, Stage, Target, Verb
 from tests.faults.strike import GUARD, SERVER, TASK, Struck, generation
-from tests.faults.tally import FaultLine, Verdict, append, read, summarise
-
-
-def test_a_seed_always_draws_the_same_faults() -> None:
-    assert [draw_plan(seed) for seed in range(50)] == [draw_plan(seed) for seed in range(50)]
-    assert len({str(draw_plan(seed)) for seed in range(50)}) == 50
-
-
-def test_every_class_is_drawn_about_as_often_as_its_weight_says() -> None:
-    plans = [draw_plan(seed, "emulated") for seed in range(2000)]
-    drawn = Counter((fault.verb, fault.target) for plan in plans for fault in plan.faults)
-    for weights in (DURING, BETWEEN):
-        share = sum(drawn[kind] for kind in weights) / sum(weights.values())
-        for kind, weight in weights.items():
-            assert 0.7 < drawn[kind] / (weight * share) < 1.4, kind
-    assert 2 <= drawn.total() / len(plans) <= 3
 
 
 class Relative(psutil.Process):
@@ -72,12 +53,6 @@ def test_a_fork_server_its_guard_and_its_tasks_are_told_apart() -> None:
         kinds.append(generation(process))
         process = Relative(f"python -m {SERVER_WORDS} --socket 7", process)
     assert kinds == [0, GUARD, SERVER, TASK]
-
-
-def test_only_emulated_hosts_have_a_network_to_kill() -> None:
-    plans = [draw_plan(seed, "local") for seed in range(500)]
-    targets = {fault.target for plan in plans for fault in plan.faults}
-    assert targets == set(Target) - {Target.NETWORK}
 
 
 def test_a_moment_counts_from_the_stage_of_the_right_run(tmp_path: Path) -> None:
@@ -253,45 +228,3 @@ def test_processes_and_files_that_are_left_over_are_found(ground: Ground) -> Non
     assert [process.pid for process in ground.processes()] == [sleeper.pid]
     end_all(ground)
     assert sleeper.wait() == -9
-
-
-def test_counts_of_several_days_add_up(tmp_path: Path) -> None:
-    line = FaultLine(
-        seed=3,
-        launcher="local",
-        fault="kill task",
-        moment="call 1 + 3.00 s",
-        victim="worker:1",
-        company=(),
-        verdict=Verdict.HELD,
-        broke=(),
-        calls=2,
-        took_s=20.0,
-    )
-    broke = replace(line, verdict=Verdict.BROKE, broke=("hang: x", "lost: y", "lost: z"))
-    days = [[line, line], [broke, replace(broke, company=("fill TMPDIR",))]]
-    for lines in (
-        *days,
-        [replace(line, verdict=Verdict.MISSED), replace(line, fault="kill suite")],
-    ):
-        append(tmp_path / "new" / "faults.jsonl", lines)
-    table = summarise(read(tmp_path / "new" / "faults.jsonl"))
-    assert table.to_dict("index") == {
-        "kill suite": {"held": 1, "broke": 0, "missed": 0, "alone": 0, "what": ""},
-        "kill task": {"held": 2, "broke": 2, "missed": 1, "alone": 1, "what": "hang, lost"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--faults", "0"], "faults must be at least 1, got 0."),
-        (["--faults", "\u0663"], "is no whole number"),
-        (["--seed", "1_0"], "is no whole number"),
-        (["--file", "/dev/null/x"], "cannot write to /dev/null: /dev/null is no folder."),
-    ],
-)
-def test_a_mistake_is_told_before_a_fault_is_drawn(words: list[str], told: str) -> None:
-    answer = CliRunner().invoke(main, words)
-    assert answer.exit_code == 2
-    assert told in answer.output

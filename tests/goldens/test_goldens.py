@@ -55,7 +55,9 @@ EXPORTS = {"servers": Start.SLURM}
 
 #: What tests of rooms hold sentences of.
 SENTENCES = (
-    *("cells", "doctor", "labels", "make", "records", "refusals", "texts"),
+    *("batch_scripts", "cells", "contenders", "doctor", "findings", "labels", "layouts", "make"),
+    *("names", "networks", "one_line", "placements", "plans", "records", "refusals", "texts"),
+    *("equal_hosts", "tried", "validity"),
     *(f"published/{name}" for name, study in STUDIES.items() if study.small),
     *(
         f"verdict/{group}"

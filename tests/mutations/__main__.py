@@ -79,7 +79,6 @@ class Fault:
 
 
 def planted() -> Iterator[Fault]:
-    """All faults of the list."""
     text = re.sub(r"^#.*\n", "", PLANTED.read_text(encoding="utf-8"), flags=re.MULTILINE)
     yield from (Fault.read(block) for block in re.split(r"\n{2,}", text.strip()))
 

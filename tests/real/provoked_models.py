@@ -162,7 +162,6 @@ def relative(one: Any, other: Any) -> float:
 
 
 def refusal(data_dir: Path, function: str, *arguments: str, data: Any = None) -> str:
-    """The sentence."""
     try:
         workload = own_workload(refused_models, function, data or Synthetic(), *arguments)
         RealProgram(workload, 1, data_dir)

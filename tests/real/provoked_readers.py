@@ -131,7 +131,6 @@ def batches_of(
 
 
 def outcome(reader: Reader) -> dict[str, object]:
-    """The contract of readers."""
     ordered = Settings(ordered=True, shuffle=5, flips=True)
     first, second = batches_of(reader, ordered), batches_of(reader, ordered)
     of_two = [batches_of(reader, ordered, 2, worker) for worker in (0, 1)]
@@ -180,7 +179,6 @@ def loose_reader(folder: Path) -> ImageReader:
 
 
 def readers(folder: Path) -> dict[str, Reader]:
-    """One of each."""
     image = encoded("RGB", "JPEG")
     raw = np.arange(STORED * STORED * 5, dtype="<u2") * 7
     some = write_records(folder / "encoded", [(image, [n % 3]) for n in range(7)])

@@ -119,7 +119,6 @@ class SshHosts(Machines):
         self.search_path = f"{folder / 'bin'}:{SEARCH_PATH}"
 
     def address(self, name: str) -> str:
-        """Of a host."""
         return self.hosts[name].address
 
     def start_sshd(self, name: str) -> None:

@@ -252,7 +252,6 @@ def started_suite(results: Path, **environment: str) -> Iterator[subprocess.Pope
 
 
 def family_of(pid: int) -> list[psutil.Process]:
-    """A process and all below it."""
     return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
 
 

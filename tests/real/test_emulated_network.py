@@ -324,13 +324,6 @@ def test_plain_tcp_of_one_host_and_of_all_others_to_one_shares_the_rate_of_its_l
 
 
 @timed
-def test_a_hosts_receiving_is_limited_too() -> None:
-    with hold_network(EmulatedNetwork(num_hosts=4, bits_per_s=2e8), names(4)) as held:
-        *senders, receiver = held.hosts
-        check_shared([(sender, receiver) for sender in senders], 2e8)
-
-
-@timed
 def test_a_slow_host_is_slow_in_both_directions_and_the_others_are_not() -> None:
     network = EmulatedNetwork(num_hosts=4, bits_per_s=3e8, slow_host=1, slow_bits_per_s=5e7)
     with hold_network(network, names(4)) as held:

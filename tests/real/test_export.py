@@ -145,7 +145,6 @@ def site() -> EmulatedSite:
 
 @pytest.fixture(scope="module")
 def hosts(site: EmulatedSite, own_data: Path, namespaces: None) -> Iterator[HostsLauncher]:
-    """Their launcher."""
     with HostsLauncher(site, own_data) as launcher:
         yield launcher
 

@@ -21,10 +21,10 @@ from analysis.predict.predictions import Teller
 from analysis.predict.sliders import BANDWIDTHS, STOPS, Sliders, sliders
 from analysis.report.pages.ahead_page import CALIBRATE
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
-from tests.analysis import made_up
 from tests.analysis.builders import invoke, save_all
 from tests.analysis.predict.simulated import sweep
 from tests.conftest import skip_or_fail
+from tests.goldens import made_sweeps
 
 pytestmark = pytest.mark.slow
 
@@ -74,8 +74,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     The sweep calibrates, so the report has sliders.
     """
     folder = tmp_path_factory.mktemp("page")
-    lost = made_up.failed(made_up.point(SynchronousServers, 4, num_ps=4), 3)
-    made = [*made_up.sweep(made_up.COMPARED), lost]
+    lost = made_sweeps.failed(made_sweeps.point(SynchronousServers, 4, num_ps=4), 3)
+    made = [*made_sweeps.sweep(made_sweeps.COMPARED), lost]
     save_all(folder, [replace(each, sweep=CALIBRATE) for each in made])
     invoke("report", str(folder), exit_code=1)
     return (folder / "report.html").as_uri()

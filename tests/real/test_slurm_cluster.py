@@ -51,19 +51,14 @@ from pathlib import Path
 
 import pytest
 
-from ps_allreduce.errors import UserError
-from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.process import kill_group
 from tests.conftest import skip_or_fail
 from tests.real.machines import wait_until
 from tests.real.slurm_cluster import (
-    LOGIN,
     NAMES,
     ROOT,
     SlurmCluster,
     missing_for_slurm,
-    parse_record,
-    render_topology,
     slurm_cluster,
 )
 
@@ -109,7 +104,6 @@ def cluster(need_slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def idle(cluster: SlurmCluster) -> SlurmCluster:
-    """The cluster with nothing on it."""
     cluster.output("scancel", "--user=root")
     cluster.wait_until_idle()
     return cluster
@@ -135,35 +129,6 @@ def processes_of(folder: Path) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def test_a_job_is_read_from_one_line() -> None:
-    line = (
-        "JobId=7 JobName=a job Reason=None AllocNode:Sid=login:12 ReqB:S:C:T=0:0:*:* "
-        "Command=/work/b.sh --x y=1 WorkDir=/work Power="
-    )
-    assert parse_record(line) == {
-        "JobId": "7",
-        "JobName": "a job",
-        "Reason": "None",
-        "AllocNode:Sid": "login:12",
-        "ReqB:S:C:T": "0:0:*:*",
-        "Command": "/work/b.sh --x y=1",
-        "WorkDir": "/work",
-        "Power": "",
-    }
-
-
-def test_switches_are_those_of_the_network() -> None:
-    hosts = (LOGIN, *NAMES)
-    two = EmulatedNetwork(num_hosts=5, bits_per_s=None, racks=2)
-    assert render_topology(two, hosts).splitlines() == [
-        "SwitchName=leaf0 Nodes=n8,n9",
-        "SwitchName=leaf1 Nodes=n10,n11",
-        "SwitchName=core Switches=leaf0,leaf1",
-    ]
-    one = EmulatedNetwork(num_hosts=5, bits_per_s=None)
-    assert render_topology(one, hosts).splitlines()[0] == "SwitchName=leaf0 Nodes=n8,n9,n10,n11"
 
 
 class TestCluster:
@@ -194,20 +159,6 @@ class TestCluster:
         done = idle.run(["salloc", "--quiet", "-N2", *options, *words])
         assert done.returncode == 0, done.stderr
         assert done.stdout == ("" if accepted else "refused\n")
-
-    def test_a_node_without_power_fails_its_job(self, idle: SlurmCluster) -> None:
-        words = ("-N2", "-w", "n9,n10", "--no-requeue", "--wrap", "srun sleep 1000")
-        job_id = submit(idle, *words)
-        wait_until(lambda: idle.runs("n10", "sleep"), UP_S, lambda: "no step on n10")
-        idle.set_link("n10", "down")
-        idle.kill("n10")
-        assert idle.processes("n10") == {}
-        idle.wait_for_state(job_id, "NODE_FAIL")
-        assert idle.node_states() == {"n8": "idle", "n9": "idle", "n10": "down*", "n11": "idle"}
-        idle.set_link("n10", "up")
-        idle.start_node("n10")
-        idle.wait_until_idle()
-        assert lines_of(idle, "srun", "-w", "n10", "-l", "hostname") == ["n10"]
 
 
 class TestEnd:
@@ -241,7 +192,3 @@ class TestEnd:
             finally:
                 kill_group(owner.pid)
         wait_until(lambda: processes_of(folder) == [], UP_S, lambda: str(processes_of(folder)))
-
-    def test_a_folder_too_deep_for_sockets_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="too long"), slurm_cluster(tmp_path / ("x" * 70)):
-            pass

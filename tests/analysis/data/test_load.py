@@ -1,27 +1,32 @@
+"""What is read of the folders of sweeps, and which runs are pooled or why not."""
+
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import analysis
-from analysis.data.blocks import SweepResults, analysed
+from analysis.data.blocks import SweepResults, analysed, differences
 from analysis.data.columns import COLUMNS, CONDITIONS, SETTINGS, make_table
 from analysis.data.load import DamagedFiles, find_sweeps, read_sweep
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.strategies import STRATEGIES, AnyStrategy, Single, StockServers
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.resources import Spread
+from ps_allreduce.point.strategies import STRATEGIES, AllReduce, AnyStrategy, Single, StockServers
 from ps_allreduce.record import files
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.hosts import HostRecord
+from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.step_table import Phase, concatenate
 from ps_allreduce.scratch import open_regular
 from tests.analysis.builders import provenance, run, save
-from tests.fakes import UNSEEN, make_experiment, make_steps, unseen
+from tests.fakes import UNSEEN, make_experiment, make_facts, make_host, make_steps, unseen
 
 SINGLE = make_experiment(Single)
 
@@ -285,3 +290,54 @@ def test_everything_that_is_asked_for_is_compared(strategy: type[AnyStrategy]) -
 def test_a_column_that_nobody_documented_is_refused() -> None:
     with pytest.raises(ValueError, match="has no column surprise"):
         make_table([{"surprise": 1}], ["a"])
+
+
+SLURM: dict[str, Any] = {"launcher": "slurm", "spread": Spread()}
+
+
+def block(*hosts: HostRecord, settings: dict[str, Any] = SLURM, **changes: Any) -> list[RunRecord]:
+    """One run on these hosts, begun on a machine that its provenance describes."""
+    own = make_experiment(AllReduce, 2, **settings)
+    return [run(own, 100.0, hosts=hosts, provenance=provenance(**changes))]
+
+
+def host(name: str, **facts: Any) -> HostRecord:
+    return make_host(name, facts=make_facts(name, **facts))
+
+
+def test_kinds_of_hosts_that_changed_joined_or_left_are_described() -> None:
+    old = block(host("n1", cpu_model="Old one"), host("n2", cpu_model="Old one"))
+    assert differences(old, block(host("n3"))) == (
+        "cpu_model of n1, n2: Old one (analysed: A processor of n3)",
+    )
+    mixed = block(host("n1"), host("n2", cpu_model="Old one"))
+    alike = block(host("n3"))
+    assert differences(mixed, alike) == ("cpu_model of n2: Old one (analysed: A processor of n3)",)
+    assert differences(alike, mixed) == ("cpu_model of n3: A processor (analysed: Old one of n2)",)
+
+
+def test_the_machine_that_a_cluster_was_used_from_explains_nothing() -> None:
+    old = block(host("n1"), host="login1", system="Other", program="older")
+    assert differences(old, block(host("n2"), host="login2")) == (
+        "program: older (analysed: 0c0ffee0)",
+    )
+
+
+def test_the_machine_below_emulated_hosts_does_count() -> None:
+    network = EmulatedNetwork(num_hosts=1, bits_per_s=None)
+    emulated = {"launcher": "emulated", "spread": Spread(), "network": network}
+    old = block(host("emulated0"), settings=emulated, cpu_model="Old one")
+    assert differences(old, block(host("emulated0"), settings=emulated)) == (
+        "cpu_model: Old one (analysed: A processor)",
+    )
+
+
+def test_what_the_records_cannot_tell_is_said() -> None:
+    (line,) = differences(block(host("n1")), block(host("n2")))
+    assert line.startswith("nothing that the records hold: perhaps hosts of the job")
+    # Which cores a run was given depends on its point, and says nothing about the block.
+    assert differences(block(host("n1", cores=(0,))), block(host("n2"))) == (line,)
+    # Other launchers are named.
+    assert differences(block(host("n1"), settings={}), block(host("n1"))) == (
+        "launcher: local (analysed: slurm)",
+    )

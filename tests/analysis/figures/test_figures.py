@@ -383,13 +383,6 @@ def test_servers_are_drawn_where_their_number_varies() -> None:
         assert plot_against_servers(case_of(records)) is None
 
 
-def test_one_pack_stands_at_the_right_end() -> None:
-    sizes = (0, 4_000_000, 500_000)
-    case = case_of(*(runs(make_experiment(AllReduce, 2, bytes_per_pack=n), RATES) for n in sizes))
-    assert ticks(plot_against_packs(case)) == ["0.5 MB", "4 MB", "one pack"]
-    assert plot_against_packs(case_of(RING)) is None
-
-
 def test_buckets_stand_apart_from_packs() -> None:
     sizes = (0, 500_000, None)
     case = case_of(

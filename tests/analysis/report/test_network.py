@@ -1,5 +1,8 @@
+"""What is said of the networks of a sweep and of its hosts."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,8 +10,6 @@ from typing import Any
 import pytest
 
 from analysis.report.network_items import host_items, leaf_switch, network_parts
-from analysis.report.pages.page_parts import PagePart
-from analysis.wording import rate_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
@@ -17,6 +18,7 @@ from ps_allreduce.record.hosts import SLOW_IMPORT_S, Gpu, HostRecord, Interface
 from ps_allreduce.record.records import LinkRecord, RunRecord
 from tests.analysis.builders import links_between, reported, run, table_of
 from tests.fakes import make_experiment, make_facts, make_host
+from tests.goldens import golden
 
 NETWORK = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
 OWN = make_experiment(AllReduce, 2, launcher="slurm", spread=Spread())
@@ -43,77 +45,67 @@ def measured(*rates: float, own: Experiment = OWN, **changes: Any) -> list[RunRe
     ]
 
 
-def network_of(*records: RunRecord) -> dict[str, str]:
-    (part,) = parts_of(*records)
-    return dict(part.items)
+def on(*hosts: HostRecord, own: Experiment = OWN, **changes: Any) -> list[RunRecord]:
+    return [run(own, 1.0, hosts=hosts, **changes)]
 
 
-def parts_of(*records: RunRecord) -> list[PagePart]:
-    table, _ = table_of(records)
-    return network_parts(table, records)
+def told(name: str, **facts: Any) -> HostRecord:
+    return make_host(name, facts=make_facts(name, **facts))
 
 
-def hosts_of(*hosts: HostRecord, **changes: Any) -> dict[str, str]:
-    return dict(host_items([run(OWN, 100.0, hosts=hosts, **changes)]))
+SLOW = measured(*[5e8] * 3, *[5e8] * 2)
+DISTURBED = replace(SLOW[0], links=(link("n9", "n10", 5e8), link("n10", "n9", 1e8, 3e-4)))
+
+FOUR = links_between(("n1", "n2", "n3", "n4"), 9e8)
+TWO_SLOW = (*(replace(each, bits_per_s=5e8) for each in FOUR[:2]), *FOUR[2:])
+
+ETH = Interface(name="eth0", address="10.0.0.9", prefix_length=24, bits_per_s=1e10)
+ON_ETH = tuple(replace(host, interface=ETH) for host in HOSTS)
+
+QUICK = [make_host(name, import_s=seconds) for name, seconds in (("n9", 4.0), ("n10", 5.0))]
+LEAVES = [told(n, switch=f"top.{leaf}.{n}") for n, leaf in (("n9", "a"), ("n10", "a"), ("n2", "b"))]
+
+RUNS: Mapping[str, Sequence[RunRecord]] = {
+    # The way back was disturbed once, which does not make it the slowest.
+    "a slow link by its median": [DISTURBED, *SLOW[1:]],
+    "links that stand out from others": [run(OWN, 1.0, links=TWO_SLOW)],
+    "links that are alike": [run(OWN, 1.0, links=FOUR)],
+    "one host": [run(make_experiment(AllReduce, 2), 1.0)],
+    "links that were not measured": on(*HOSTS),
+    "an interface that states a rate": on(*ON_ETH),
+    "one that does so whatever it carries": on(*ON_ETH, own=EMULATED),
+    "interfaces that differ": on(ON_ETH[0], HOSTS[1]),
+    "an interface that was asked for": on(*HOSTS, own=replace(OWN, interface="10.0.0.0/24")),
+    "a busy machine below emulated hosts": [
+        *measured(9e8, own=EMULATED, machine_busy=0.5),
+        *measured(9e8, own=EMULATED, machine_busy=0.95),
+        *measured(9e8, own=EMULATED),
+    ],
+    "two networks": [*measured(9e8), *measured(9e8, own=EMULATED)],
+    "hosts of two kinds in a job": on(*HOSTS, told("n2", cpu_model="Another one"), job_id="17"),
+    "cores that a run was given, which make no kind": on(HOSTS[0], told("n10", cores=(0,))),
+    "GPUs": on(told("n1", gpus=tuple(Gpu(identity=each, model="A GPU model") for each in "ab"))),
+    "no host": on(),
+    "leaf switches": on(*LEAVES),
+    "a leaf switch that is not told": on(LEAVES[0], HOSTS[1]),
+    "imports": on(*QUICK),
+    "slow imports": on(*QUICK, make_host("n2", import_s=SLOW_IMPORT_S + 1)),
+}
 
 
-def test_the_slowest_link_is_so_by_its_median() -> None:
-    # One disturbed measurement of the way back does not make it the slowest.
-    records = [*measured(5e8, 5e8, 5e8), *measured(5e8, 5e8)]
-    disturbed = replace(records[0], links=(link("n9", "n10", 5e8), link("n10", "n9", 1e8, 3e-4)))
-    rows = network_of(disturbed, *records[1:])
-    assert rows["links measured"] == "medians 500 Mbit/s to 900 Mbit/s (10 measurements)"
-    assert rows["slowest link"] == "n9 to n10: median 500 Mbit/s, lowest 500 Mbit/s"
-    assert rows["round trip"] == "median 0.2 ms; longest n10 to n9, median 0.3 ms"
-    assert list(parts_of(*records)[0].tables[0].rows["from"]) == ["n9", "n10"]
+def lines_of(records: Sequence[RunRecord]) -> Iterator[str]:
+    """What is said of networks, then of hosts."""
+    for part in network_parts(table_of(records)[0], records):
+        yield from filter(None, [part.heading])
+        yield from (f"{name}: {text}" for name, text in part.items)
+        tables = [each.rows for each in part.tables if len(each.rows)]
+        yield from (rows.to_csv(index=False).rstrip() for rows in tables)
+    yield from (f"{name}: {text}" for name, text in host_items(records))
 
 
-def test_links_are_named_that_stand_out_from_others() -> None:
-    hosts = ("n1", "n2", "n3", "n4")
-    links = links_between(hosts, 9e8)
-    slow = tuple(replace(each, bits_per_s=5e8) for each in links[:2])
-    told = "n1 to n2 and n2 to n3: median 500 Mbit/s, lowest 500 Mbit/s"
-    assert network_of(run(OWN, 1.0, links=(*slow, *links[2:])))["slowest links"] == told
-    alike = network_of(run(OWN, 1.0, links=links))
-    assert alike["links measured"] == "median 900 Mbit/s (4 measurements)"
-    assert not {"slowest link", "slowest links"} & {*alike}
-    assert "longest" not in alike["round trip"]
-
-
-def test_no_links_are_no_silence() -> None:
-    local = make_experiment(AllReduce, 2)
-    assert network_of(run(local, 1.0))["links"] == "none: every run was on one host"
-    assert network_of(run(OWN, 1.0, hosts=HOSTS))["links"] == "not measured"
-
-
-def test_the_interface_and_what_it_states() -> None:
-    eth = Interface(name="eth0", address="10.0.0.9", prefix_length=24, bits_per_s=1e10)
-    on_eth = tuple(replace(host, interface=eth) for host in HOSTS)
-    assert network_of(run(OWN, 1.0, hosts=on_eth))["interface"] == "eth0, states 10 Gbit/s"
-    assert network_of(run(EMULATED, 1.0, hosts=on_eth))["interface"] == (
-        "eth0, states 10 Gbit/s (as virtual ones do, whatever they carry)"
-    )
-    assert network_of(run(OWN, 1.0, hosts=(on_eth[0], HOSTS[1])))["interface"] == (
-        "eth0, states 10 Gbit/s (n9); lo, states no rate (n10)"
-    )
-    asked = replace(OWN, interface="10.0.0.0/24")
-    assert network_of(run(asked, 1.0))["interface asked for"] == "10.0.0.0/24"
-
-
-def test_how_busy_the_machine_below_emulated_hosts_was() -> None:
-    records = measured(9e8, own=EMULATED, machine_busy=0.5)
-    records += measured(9e8, own=EMULATED, machine_busy=0.95) + measured(9e8, own=EMULATED)
-    rows = network_of(*records)
-    assert rows["machine's processors"] == (
-        "median 72% busy, highest 95%; 1 of 3 runs at 90% or above, 1 not known"
-    )
-    assert rows["emulated"] == "2 hosts, 1gbit; all hosts share one machine"
-    assert "machine's processors" not in network_of(*measured(9e8))
-
-
-def test_every_network_of_a_sweep_has_its_part() -> None:
-    parts = parts_of(*measured(9e8), *measured(9e8, own=EMULATED))
-    assert [part.heading for part in parts] == ["slurm", "emulated, 2 hosts, 1gbit"]
+def test_what_is_said_of_networks_and_hosts() -> None:
+    texts = ["\n".join([f"# {title}", *lines_of(own), ""]) for title, own in RUNS.items()]
+    golden.check({"sentences/networks.txt": "\n".join(texts)})
 
 
 @pytest.mark.parametrize(
@@ -126,30 +118,8 @@ def test_every_network_of_a_sweep_has_its_part() -> None:
         ({"racks": 2, "uplink_bits_per_s": 5e8}, "1gbit, 2 racks, uplink 500mbit"),
     ],
 )
-def test_networks_as_text(changes: dict[str, float], text: str) -> None:
-    assert str(replace(NETWORK, **changes)) == text  # type: ignore[arg-type]
-
-
-def test_rates_as_text() -> None:
-    texts = ["10 Gbit/s", "190 Mbit/s", "50 kbit/s", "12 bit/s"]
-    assert list(map(rate_text, (1e10, 1.904e8, 5e4, 12.0))) == texts
-
-
-def test_hosts_keep_their_order_and_kinds_are_told() -> None:
-    other = make_host("n2", facts=make_facts("n2", cpu_model="Another one"))
-    rows = hosts_of(*HOSTS, other, job_id="17")
-    assert rows["hosts"] == "3: n9, n10, n2"
-    assert rows["numbers of the jobs"] == "17"
-    assert rows["kinds of hosts"] == (
-        "2: n9, n10 (A processor, 8.0 GB); n2 (alike but for cpu_model: Another one)"
-    )
-    # Cores that a run was given make no kind.
-    few = make_host("n10", facts=make_facts("n10", cores=(0,)))
-    assert hosts_of(HOSTS[0], few)["kinds of hosts"] == "one: A processor, 8.0 GB"
-    gpus = tuple(Gpu(identity=each, model="A GPU model") for each in "ab")
-    rows = hosts_of(make_host("n1", facts=make_facts("n1", gpus=gpus)))
-    assert rows["kinds of hosts"].endswith("8.0 GB, 2 GPUs A GPU model")
-    assert host_items([run(OWN, None, hosts=())]) == []
+def test_networks_as_text(changes: dict[str, Any], text: str) -> None:
+    assert str(replace(NETWORK, **changes)) == text
 
 
 @pytest.mark.parametrize(
@@ -163,25 +133,6 @@ def test_hosts_keep_their_order_and_kinds_are_told() -> None:
 )
 def test_the_leaf_switch_is_the_last_one_above_a_host(path: str, name: str, leaf: str) -> None:
     assert leaf_switch(make_facts("n9", switch=path, scheduler_name=name)) == leaf
-
-
-def test_leaf_switches_are_reported_where_they_are_told() -> None:
-    told = [
-        make_host(name, facts=make_facts(name, switch=f"top.{leaf}.{name}"))
-        for name, leaf in (("n9", "a"), ("n10", "a"), ("n2", "b"))
-    ]
-    assert hosts_of(*told)["leaf switches"] == "a: n9, n10; b: n2"
-    assert hosts_of(told[0], HOSTS[1])["leaf switches"] == "a: n9; not told: n10"
-    assert "leaf switches" not in hosts_of(*HOSTS)
-
-
-def test_slow_imports_come_with_a_hint() -> None:
-    quick = [make_host(name, import_s=seconds) for name, seconds in (("n9", 4.0), ("n10", 5.0))]
-    assert hosts_of(*quick)["import of TensorFlow"] == "median 4.5 s, longest 5.0 s (n10)"
-    slow = hosts_of(*quick, make_host("n2", import_s=SLOW_IMPORT_S + 1))["import of TensorFlow"]
-    assert slow.startswith("median 5.0 s, longest 31.0 s (n2); an environment on a shared file")
-    assert "docs/slurm.md" in slow
-    assert "import of TensorFlow" not in hosts_of(*HOSTS)
 
 
 def test_the_report_has_parts_about_the_network_and_warnings(tmp_path: Path) -> None:

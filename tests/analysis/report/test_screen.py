@@ -142,19 +142,6 @@ def test_a_single_worker_that_is_as_fast_as_both_sides_is_told(
     assert (": 4 workers do not pay here." in said) is bool(told)
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_a_sweep_of_one_side_ends_with_the_fastest_setting(width: int, tmp_path: Path) -> None:
-    servers = [each for each in records(times(2.0), HOSTS) if each.experiment.num_ps]
-    save_all(tmp_path, servers)
-    *lines, _ = last_lines(tmp_path, width)
-    assert len(lines) <= 4
-    assert " ".join(line.strip() for line in lines).startswith(
-        "Of 2 synchronous settings at 4 workers, ps_sync, largest_first is the fastest with 200 "
-        "[190.4, 210.1] images/s: it is 2.00x [2.00, 2.00] faster than ps_sync, round_robin "
-        f"(the default), 3 launches each. {LINKS}"
-    )
-
-
 SINGLE, RING, SYNC = make_experiment(Single), make_experiment(AllReduce), make_experiment()
 LARGER = make_experiment(AllReduce, workload=Workload(batch_per_worker=64))
 MORE = Resources(cores_per_worker=4, threads_per_worker=4)

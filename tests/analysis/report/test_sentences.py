@@ -425,7 +425,6 @@ def losses() -> dict[str, Case]:
 
 
 def lines_of(told: Verdict) -> Iterator[str]:
-    """The sentences, by what they are."""
     yield told.headline
     sentences: Mapping[str, Iterable[str]] = {
         "otherwise": told.otherwise,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
-from analysis.report.verdict import Verdict, verdict
-from analysis.stats.comparisons import comparisons, pairs_of
-from analysis.stats.decision import Outcome
+from analysis.report.verdict import verdict
+from analysis.stats.comparisons import comparisons
 from analysis.stats.rivals import Kind
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import (
@@ -30,6 +29,7 @@ from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import invoke, runs, save_all, table_of, times
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment, make_host
+from tests.goldens import golden
 
 #: Per hour: servers on hosts for a quarter of the price.
 PRICES = Prices(host=2.0, ps_host=0.5)
@@ -66,10 +66,6 @@ def case_of(points: Launches, prices: Prices | None = None) -> Case:
     records = [run for own, rates in points.items() for run in on_their_hosts(own, rates)]
     (case,) = make_cases(*table_of(records), prices=prices)
     return case
-
-
-def told(points: Launches, prices: Prices | None = None) -> Verdict:
-    return verdict(case_of(points, prices))
 
 
 @fast
@@ -121,42 +117,31 @@ def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
     assert len({num_hosts(p.experiment) for side in main.sides for p in side.points}) == 1
 
 
-def test_hosts_of_servers_count_and_equal_workers_come_next() -> None:
-    points = {reduced(2): times(1.0), reduced(4): times(1.9), served(2, 2): times(1.2)}
-    found = told(points)
-    pairs = [(pair.decision.planned, pair.decision.outcome) for pair in pairs_of(case_of(points))]
-    assert pairs == [(True, Outcome.FASTER), (False, Outcome.FASTER)]
-    four, two = reduced(4).global_batch, reduced(2).global_batch
-    assert found.headline == (
-        "All-reduce is 1.58x [1.58, 1.58] faster than the parameter-server setting (ps_sync, "
-        f"round_robin) on 4 hosts (4 and 2 workers, global batch {four} and {two}, tcp), 3 "
-        "launches each."
-    )
-    assert found.otherwise == (
-        "At equal workers: The parameter-server setting (ps_sync, round_robin) is 1.20x "
-        "[1.20, 1.20] faster than all-reduce at 2 workers (4 and 2 hosts, tcp), 3 launches "
-        "each.",
-    )
+BESIDE = served(2, 2, LayoutKind.COLOCATED)
+
+SIDES: Mapping[str, tuple[Mapping[Experiment, float], Prices | None]] = {
+    "hosts of servers count, and equal workers come next": (
+        {reduced(2): 1.0, reduced(4): 1.9, served(2, 2): 1.2},
+        None,
+    ),
+    "servers beside workers": ({reduced(2): 2.0, BESIDE: 1.0}, None),
+    "one host": ({replace(own, spread=None): 1.0 for own in (reduced(2), BESIDE)}, None),
+    "no equal hosts": ({reduced(2): 2.0, served(2, 1): 1.0}, None),
+    "the dearest that cost the same": (
+        {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
+        PRICES,
+    ),
+    "the nearest costs": ({reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2}, PRICES),
+}
 
 
-@pytest.mark.parametrize("spread", [None, Spread()])
-def test_beside_workers_equal_hosts_are_equal_workers(spread: Spread | None) -> None:
-    ring, beside = (
-        make_experiment(kind, 2, spread=spread) for kind in (AllReduce, SynchronousServers)
-    )
-    found = told({ring: times(2.0), beside: times(1.0)})
-    where = "1 host" if spread is None else "2 hosts"
-    assert f"at 2 workers ({where}, tcp)" in found.headline
-    assert found.otherwise == ()
-
-
-def test_without_as_many_hosts_workers_are_equal_and_it_is_said() -> None:
-    found = told({reduced(2): times(2.0), served(2, 1): times(1.0)})
-    assert "at 2 workers (2 and 3 hosts, tcp)" in found.headline
-    assert found.otherwise == (
-        "The comparison is at equal workers, since the sides were not measured on equally many "
-        "hosts, those of servers counted.",
-    )
+def test_where_sides_meet_is_told() -> None:
+    texts = []
+    for title, (points, prices) in SIDES.items():
+        said = verdict(case_of({own: times(rate) for own, rate in points.items()}, prices))
+        money = [line for line in said.details if line.startswith("For a unit of money")]
+        texts.append("\n".join([f"# {title}", said.headline, *said.otherwise, *money, ""]))
+    golden.check({"sentences/equal_hosts.txt": "\n".join(texts)})
 
 
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
@@ -166,30 +151,6 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     assert main is not None
     assert [point.num_workers for point in main.points] == [4, 3]
     assert {point.num_workers for point in main.sides[1].points} == {3, 4}
-
-
-@pytest.mark.parametrize(
-    ("points", "line"),
-    [
-        pytest.param(
-            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2, cheap(3, 4): 1.9},
-            "At equal cost (all-reduce 8 per hour; ps_sync, round_robin 8): The parameter-server "
-            "setting (ps_sync, round_robin) is 1.06x",
-            id="the dearest that cost the same",
-        ),
-        pytest.param(
-            {reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2},
-            "At the nearest costs, which are not equal (all-reduce 4 per hour; ps_sync, "
-            "round_robin 5): ",
-            id="the nearest",
-        ),
-    ],
-)
-def test_cheaper_hosts_of_servers_are_compared_at_equal_cost(
-    points: Mapping[Experiment, float], line: str
-) -> None:
-    launched = {own: times(factor) for own, factor in points.items()}
-    assert told(launched, PRICES).otherwise[-1].startswith(line)
 
 
 @fast
@@ -207,16 +168,6 @@ def test_prices_that_tell_nothing_new_add_no_comparison(
 def test_dedicated_hosts_cost_as_much_as_others() -> None:
     assert PRICES.per_hour(served(2, 2)) == PRICES.per_hour(reduced(4)) == 8.0
     assert PRICES.per_hour(cheap(2, 2)) == 5.0
-
-
-def test_money_is_told_per_unit() -> None:
-    found = told({reduced(3): times(1.0), cheap(2, 1): times(1.0)}, PRICES)
-    (line,) = [line for line in found.details if line.startswith("For a unit of money")]
-    assert line == (
-        "For a unit of money: all-reduce 60000 [57120, 63025] images (6 per hour); ps_sync, "
-        "round_robin 80000 [76160, 84034] images (4.5 per hour). A host costs 2 per hour, one "
-        "named for servers 0.5."
-    )
 
 
 def test_the_report_is_told_prices_that_no_record_holds(tmp_path: Path) -> None:

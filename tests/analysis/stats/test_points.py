@@ -22,7 +22,6 @@ def times(factor: float) -> dict[int, float | None]:
 
 
 def point_of(case: Case, strategy: type[AnyStrategy], num_workers: int) -> dict[str, Any]:
-    """The row of a point."""
     position = [(p.setting.traits, p.num_workers) for p in case.points]
     return dict(point_table(case).iloc[position.index((strategy, num_workers))])
 

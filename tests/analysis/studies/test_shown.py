@@ -236,12 +236,6 @@ def storage_cases() -> tuple[Case, ...]:
     return cases_of(*[runs(p, times(f)) for p, f in factors.items()])
 
 
-def test_files_at_two_places_are_two_experiments_only_where_places_are_compared() -> None:
-    assert reading(records("/nfs")).experiment_id != reading(records("/local")).experiment_id
-    moved = replace(records(None), path="/elsewhere")
-    assert reading(moved).experiment_id == reading(records(None)).experiment_id
-
-
 def with_real_images() -> tuple[Case, ...]:
     def served(data: Data) -> Experiment:
         load = replace(emulated("InceptionV3", 64, 1.0, 32), data=data)

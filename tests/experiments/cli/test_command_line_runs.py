@@ -144,14 +144,6 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
     assert "Interrupted. What is recorded is kept: the same command" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("launcher")
-def test_the_dry_run_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("placement", "--model", "VGG16", "--num-ps", "2", "--split-bytes", "4000") == 0
-    out = capsys.readouterr().out
-    assert out.startswith("VGG16: 4 trainable variables, 21.9 kB; largest dense/kernel")
-    assert "Suggested: partitioned (max/mean 1.11, 9 variables or shards)." in out
-
-
 @pytest.mark.parametrize(
     ("model", "told"),
     [
@@ -211,16 +203,6 @@ def test_on_several_hosts_every_point_states_spread_network_and_interface(
     assert {point.network for point in launcher.launched} == {network}
     assert {point.interface for point in launcher.launched} == {"eth0"}
     assert {point.num_workers for point in launcher.launched} == {1, 2}
-
-
-def test_without_a_wish_workers_are_doubled_up_to_the_number_of_hosts(
-    launcher: FakeLauncher,
-) -> None:
-    launcher.num_hosts = 5
-    words = ["--launcher", "emulated", "--hosts", "5", "--repetitions", "1"]
-    assert run("allreduce-sweep", *words) == 0
-    assert {point.num_workers for point in launcher.launched} == {1, 2, 4}
-    assert {point.resources.cores_per_worker for point in launcher.launched} == {4}
 
 
 def test_points_that_need_more_hosts_are_left_out_and_counted(

@@ -25,16 +25,6 @@ def test_outside_of_a_job_a_dry_run_shows_the_script_and_submits_nothing(
     assert launcher.launched == []
 
 
-def test_jobs_by_size_are_shown_before_they_are_submitted(
-    launcher: FakeLauncher, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("allreduce-sweep", *SLURM, "--hosts", "3", "--jobs-by-size", "--dry-run") == 0
-    told = capsys.readouterr().out
-    assert "#SBATCH --nodes=1\n" in told
-    assert "#SBATCH --nodes=2\n" in told
-    assert launcher.launched == []
-
-
 def test_points_that_failed_for_good_get_no_empty_job(
     launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

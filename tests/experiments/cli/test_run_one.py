@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from experiments.cli.run_one import one_line
 from ps_allreduce.point.inputs.data import RecordFiles
-from ps_allreduce.point.placement import VariableSpec, default_split_bytes
+from ps_allreduce.point.models.trained import TextModel
+from ps_allreduce.point.placement import Shard, VariableSpec, default_split_bytes
 from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.wire import Collective, Wire, WireType
-from ps_allreduce.point.workload import Precision
+from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.files import load_record
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.records import Phases, Status
+from ps_allreduce.record.variables import PlacementUsed
 from tests.experiments.conftest import run
 from tests.experiments.sweeps import Killed, kill
-from tests.fakes import FakeLauncher, bad_run
+from tests.fakes import FakeLauncher, bad_run, make_experiment, make_record
+from tests.goldens import golden
 
 WIRE_WORDS = (
     *("--group-bytes", "0", "--cut-bytes", "2000", "--in-flight", "1", "--gradients", "bfloat16"),
@@ -164,3 +169,37 @@ def test_weights_that_could_not_be_written_are_refused_before_the_run(
     assert f"--weights {place}" in capsys.readouterr().err
     assert launcher.launched == []
     assert not (tmp_path / "results").exists()
+
+
+PHASES = Phases(bring_up_s=0.5, measured_s=3.0)
+UNEVEN = PlacementUsed(
+    shards=(Shard(variable=0, server=0, num_bytes=8),),
+    variables=("v",),
+    bytes_per_server=(8, 0),
+    max_over_mean=2.0,
+)
+TEXT = Workload(model=TextModel(sequence_length=10))
+COMPUTED = Workload(emulated=EmulatedCompute(forward_s=0.1, backward_s=0.1))
+BUSY = replace(make_record().provenance, load_average=99.0)
+
+RECORDS = {
+    "a run that went well": make_record(phases=PHASES, placement=UNEVEN),
+    "text": make_record(experiment=make_experiment(AllReduce, workload=TEXT)),
+    "no servers, emulated compute": make_record(
+        experiment=make_experiment(AllReduce, workload=COMPUTED)
+    ),
+    "a busy machine and another doubt": make_record(
+        provenance=BUSY, warnings=("clocks were throttled",)
+    ),
+    "a failed run": make_record(
+        status=Status.FAILED, reason="ps:0 was killed by SIGKILL", metrics=None
+    ),
+}
+
+
+def test_a_run_is_one_flat_line_with_the_same_keys_however_it_ended() -> None:
+    lines = {title: one_line(made, Path("results/run-one")) for title, made in RECORDS.items()}
+    assert len({tuple(sorted(line)) for line in lines.values()}) == 1
+    assert not any(isinstance(value, dict) for line in lines.values() for value in line.values())
+    told = [f"# {title}\n{json.dumps(line, indent=1)}\n" for title, line in lines.items()]
+    golden.check({"sentences/one_line.txt": "\n".join(told)})

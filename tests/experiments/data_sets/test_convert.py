@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import signal
@@ -15,10 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments.data_sets.convert import Converted, convert
 from experiments.data_sets.layouts import LAYOUTS
 from experiments.data_sets.listing import Report, plan
+from experiments.data_sets.tfrecords import encoded_example, framed, read_framed
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data_set import MANIFEST, read_manifest
 from tests import data_sets
@@ -192,3 +196,21 @@ def test_files_hold_a_thousand_records_or_a_few(tmp_path: Path) -> None:
     listing = LAYOUTS["class-folders"].list_examples(source, lambda *_: None)
     sizes = [(each.split, len(each.examples)) for each in plan(listing)]
     assert sizes == [("training", 8)] * 6 + [("validation", 2)]
+
+
+@given(st.lists(st.binary(max_size=3000), max_size=4))
+def test_what_is_framed_is_read_back(records: list[bytes]) -> None:
+    content = b"".join(map(framed, records))
+    assert [each[12:-4] for each in read_framed(io.BytesIO(content))] == records
+    for end in range(1, min(40, len(content))):
+        with pytest.raises(ValueError, match="inside a record"):
+            list(read_framed(io.BytesIO(content[:-end] if records else b"x")))
+        break
+
+
+def test_an_example_has_the_fields_that_protocol_buffers_state() -> None:
+    made = encoded_example(b"ab", (1, 300, -1))
+    image = b"\x0a\x0f" + b"\x0a\x05image" + b"\x12\x06\x0a\x04\x0a\x02ab"
+    packed = b"\x01" + b"\xac\x02" + b"\xff" * 9 + b"\x01"
+    label = b"\x0a\x1a" + b"\x0a\x05label" + b"\x12\x11\x1a\x0f\x0a\x0d" + packed
+    assert made == b"\x0a" + bytes([len(image + label)]) + image + label

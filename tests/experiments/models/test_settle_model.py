@@ -1,4 +1,4 @@
-"""The user's own model on the command line: tried before anything runs, and the same ever after."""
+"""The user's own model: tried before anything runs, told of, and the same ever after."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from experiments.models.settle_model import render_tried
 from ps_allreduce.errors import HostFault, LaunchError, TookTooLong, UserError
 from ps_allreduce.model_files import is_whole
 from ps_allreduce.point.inputs.data import OwnDataset, Synthetic
 from ps_allreduce.point.models.trained import OwnModel, Unit
-from ps_allreduce.point.optimizers import Adam, Momentum
+from ps_allreduce.point.optimizers import Adam, Momentum, Sgd
+from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.workload import Precision, Workload
 from ps_allreduce.record.files import iter_record_paths, load_record
+from ps_allreduce.record.variables import MADE_DENSE
 from tests.experiments.conftest import run
-from tests.fakes import FOUND, TRIED, FakeLauncher
+from tests.fakes import FOUND, TRIED, TWO_LAYERS, FakeLauncher
+from tests.goldens import golden
 
 MODEL = ("--model", "mine.py:build")
 
@@ -175,3 +179,31 @@ def test_a_sweep_with_a_changed_file_says_so_and_begins_anew(
     assert run(*SWEEP, *MODEL, "--model-arg", "width=64") == 0
     assert "has changed" not in capsys.readouterr().err
     assert len(own.launched) == 3 * before
+
+
+TABLE = VariableSpec(name="t", shape=(90, 4), dtype="float32", trainable=True, is_table=True)
+
+
+NUMBER = VariableSpec(name="w", shape=(), dtype="float32", trainable=True)
+WITH_TABLE = replace(
+    TRIED,
+    variables=(*TWO_LAYERS, TABLE),
+    optimizer=Sgd(),
+    only_whole="",
+    notes=(f"the gradient of t {MADE_DENSE}", "without your clipnorm 1.0"),
+)
+
+TOLD = {
+    "sizes, time, balance and notes": TRIED,
+    "one number, which nothing balances": replace(TRIED, variables=(NUMBER,), notes=()),
+    "rows of a table": WITH_TABLE,
+    "rows, with adam": replace(WITH_TABLE, optimizer=Adam()),
+    "rows, with momentum": replace(WITH_TABLE, optimizer=Momentum()),
+    "a table that is used whole": replace(WITH_TABLE, only_whole="it is so"),
+}
+
+
+def test_what_is_told_of_a_model_that_was_tried() -> None:
+    told = {title: render_tried(MODEL[1], tried, 16) for title, tried in TOLD.items()}
+    texts = [f"# {title}\n{text}\n" for title, text in told.items()]
+    golden.check({"sentences/tried.txt": "\n".join(texts)})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from experiments.studies import embeddings
 from experiments.studies.literature import (
     network_study,
     osu,
@@ -17,7 +15,6 @@ from experiments.studies.literature import (
     storage,
 )
 from experiments.studies.study import Study
-from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import Data, InputFiles, RecordFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -27,7 +24,6 @@ from ps_allreduce.point.resources import Device, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     Horovod,
-    Hybrid,
     Single,
     SynchronousServers,
 )
@@ -60,19 +56,6 @@ def test_workers_of_a_host_send_one_gradient_to_one_server_for_each_host() -> No
     beside = [p for p in small(p2.STUDY, 8) if isinstance(p.strategy, SynchronousServers)]
     assert [(p.num_workers, p.num_ps) for p in beside] == [(8, 1), (16, 2)]
     assert all(p.strategy.host_aggregation for p in beside)
-
-
-def test_rows_and_whole_tables_meet_at_every_share_of_looked_up_rows() -> None:
-    points = small(embeddings.STUDY)
-    assert len(set(points)) == len(points) == 23
-    tables = Counter(p.workload for p in points)
-    assert tables[embeddings.EVENLY_DRAWN] == 3
-    ring = {p.workload for p in points if p.strategy == AllReduce()}
-    assert ring == set(tables), "every workload has whole tables to be held against"
-    hybrid = {(p.num_workers, p.num_ps) for p in points if isinstance(p.strategy, Hybrid)}
-    assert hybrid == {(4, 4)}
-    with pytest.raises(UserError, match="is trained with dense embeddings"):
-        list(embeddings.STUDY.points(make_scope((2, 4))))
 
 
 def passes(point: Experiment) -> tuple[float, float]:

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments.studies.catalogue import STUDIES
+from experiments.studies.learning import LEAST, MOST, seconds_of, seeds_wanted, spread_of
 from experiments.studies.scope import Scale, Threads
+from experiments.studies.wire_study import NO_COMPUTE, STUDY
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import OVERHEAD_S, PROFILES, Sweep, expected_duration
 from ps_allreduce.point.experiment import Experiment
@@ -19,6 +22,7 @@ from ps_allreduce.point.placement import Policy, VariableSpec
 from ps_allreduce.point.resources import Device, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
+    AsynchronousServers,
     StockAllReduce,
     StockServers,
     SynchronousServers,
@@ -28,7 +32,7 @@ from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Collective
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.choices import rate_question
-from tests.analysis.learners import MODEL
+from tests.analysis.learners import MODEL, trained
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import LOOKING_UP
 
@@ -287,3 +291,57 @@ def test_compare_measures_all_reduce_on_the_hosts_of_dedicated_servers_too(
     # On one machine servers take no hosts.
     here = points_of("compare", settings=dedicated)
     assert {p.num_workers for p in here if isinstance(p.strategy, AllReduce)} == {1, 2}
+
+
+NETWORK = EmulatedNetwork(num_hosts=8, bits_per_s=None)
+
+
+def points(workers: tuple[int, ...] = (1, 2, 4, 8)) -> list[Experiment]:
+    scope = make_scope(workers=workers, launcher="emulated", spread=Spread(), network=NETWORK)
+    return list(STUDY.points(scope))
+
+
+def overlaps(point: Experiment) -> bool:
+    emulated = point.workload.emulated
+    return emulated is not None and emulated != NO_COMPUTE
+
+
+def test_an_accelerator_computes_for_as_long_as_the_links_need() -> None:
+    (point,) = (p for p in points() if overlaps(p) and p.num_ps)
+    emulated = point.workload.emulated
+    assert emulated is not None
+    assert emulated.backward_s == pytest.approx(2 * emulated.forward_s)
+    # A host receives three quarters of 25 MB for its server, and as much for its worker.
+    assert emulated.forward_s + emulated.backward_s == pytest.approx(1.5 * 25e6 * 8 / 800e6)
+
+
+def test_few_seeds_decide_between_what_hardly_varies_and_more_where_it_varies_more() -> None:
+    wanted = [seeds_wanted(spread) for spread in (0.01, 0.12, 0.15, 1.0)]
+    assert wanted == sorted(wanted)
+    assert (wanted[0], wanted[-1]) == (LEAST, MOST)
+    assert LEAST < wanted[2] < MOST
+
+
+def test_the_spread_is_that_of_ratios_of_equal_seeds() -> None:
+    draw = np.random.default_rng(0)
+    settings, seeds, noise = 200, np.exp(draw.standard_normal(3)), 0.1
+    made = {
+        str(number): {
+            seed: float(each * np.exp(number % 7 + noise * draw.standard_normal()))
+            for seed, each in enumerate(seeds)
+        }
+        for number in range(settings)
+    }
+    assert spread_of(made) == pytest.approx(2**0.5 * noise, rel=0.1)
+    assert spread_of({"one": made["1"]}) is None
+
+
+def test_trainings_that_miss_the_target_have_no_seconds() -> None:
+    records = [
+        *trained(SynchronousServers, [10.0, 11.0, 12.0], 100.0),
+        *trained(AsynchronousServers, [5.0, None, 6.0], 100.0),
+    ]
+    synchronous, asynchronous = seconds_of(records).values()
+    assert synchronous == {1: 10.0, 2: 11.0, 3: 12.0}
+    assert asynchronous == {1: 5.0, 3: 6.0}
+    assert spread_of(seconds_of(records)) is None

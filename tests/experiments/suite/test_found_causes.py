@@ -1,4 +1,4 @@
-"""Planted causes are judged by what launches in their turn gained."""
+"""Planted causes: judged by what launches in their turn gained, every turn made once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from analysis.derive.steadiness import LEAST_FOR_HUMPS
 from analysis.stats.explained_parts import Cause
 from experiments.suite.found_causes import (
     FILE,
+    FOLDER,
     Plant,
     PlantedTurn,
     judge,
@@ -19,6 +20,7 @@ from experiments.suite.found_causes import (
     render_found,
     write_lines,
 )
+from experiments.suite.planted_causes import BEFOREHAND
 from experiments.suite.planted_points import (
     COMPUTE,
     INCAST,
@@ -35,7 +37,10 @@ from experiments.suite.planted_points import (
 )
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.measurement import Measurement
+from ps_allreduce.record.records import Status
 from tests.analysis.stats.test_causes import launches
+from tests.experiments.conftest import Machine, run
+from tests.fakes import FakeLauncher, bad_run, make_host, ok_run
 
 SOUND = [
     PlantedTurn(number=number - 4, side="allreduce", sizes={}, planted=f"s/{number}", without={})
@@ -149,3 +154,37 @@ def test_causes_are_planted_where_they_belong(tmp_path: Path) -> None:
     assert late.measurement.warmup.least_steps == WARMUP.least_steps + 30
     modules = tmp_path.glob("models/*/planted.py")
     assert any("PERIOD_US = 110000" in module.read_text() for module in modules)
+
+
+#: Draws neither a hot server, which needs links, nor busy cores, which would burn some.
+SEED = "34"
+
+
+def test_turns_are_made_and_judged_once(
+    launcher: FakeLauncher, machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("planted-causes", "--seed", SEED, "--launches", "3")
+    assert run(*words, "--budget-s", "0") == 1
+    assert launcher.launched == []
+    launcher.script = [bad_run(Status.INTERRUPTED)]
+    assert run(*words) == 130
+    assert len(launcher.launched) == 1
+    launcher.launched.clear()
+    # Both are made again.
+    stolen = ok_run(hosts=(make_host(stolen_load=0.3),))
+    launcher.script += [bad_run(Status.FAILED), stolen]
+    assert run(*words) == 0
+    turns = read_lines(Path("results") / FOLDER / SEED / FILE, PlantedTurn)
+    drawn = draws(int(SEED), 3)
+    assert [turn.sizes for turn in turns[len(SIDES) * BEFOREHAND :]] == [
+        draw.sizes for draw in drawn
+    ]
+    without = 2 * sum(len(draw.sizes) for draw in drawn)
+    assert len(launcher.launched) == 2 + len(SIDES) * BEFOREHAND + 3 + without
+    assert (
+        launcher.launched[2 : 2 + len(SIDES) * BEFOREHAND]
+        == [sound_point(side) for side in SIDES] * 5
+    )
+    assert "right cause first: " in capsys.readouterr().out
+    assert run(*words) == 0
+    assert len(launcher.launched) == 2 + len(SIDES) * BEFOREHAND + 3 + without

@@ -1,9 +1,10 @@
-"""A fault of the host is no fault of the run: it is recorded, waited for, and not counted."""
+"""A fault of the host, as a full disk, is no fault of the run: nothing is lost or half written."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import NoReturn
 
 import pytest
 
+from experiments.sweep import folder
 from experiments.sweep.session import ALL_FAULTS
 from launchers.run.conclude import LaunchedRun
-from ps_allreduce.errors import HostFault, LaunchError
+from ps_allreduce.errors import HostFault, LaunchError, UserError
 from ps_allreduce.point.inputs.data import Digits, RecordFiles
 from ps_allreduce.point.strategies import Single
 from ps_allreduce.point.workload import Workload
@@ -114,3 +116,66 @@ def test_what_the_system_refuses_to_the_launcher_is_a_fault_of_the_host(
     with pytest.raises(LaunchError, match=os.strerror(number)):
         go(FakeLauncher(on_launch=refuse), tmp_path, ONE)
     assert [status for _, _, status in attempts(tmp_path)] == ["interrupted"] * 3
+
+
+def full_disk(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_disk_for_timings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(path: Path, *_: object) -> NoReturn:
+        path.write_bytes(b"half of it")
+        full_disk()
+
+    monkeypatch.setattr(folder, "save_raw", half)
+
+
+def full_disk_for_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_file = os.replace
+
+    def unless_record(source: str, target: Path) -> None:
+        if str(target).endswith(".json"):
+            full_disk()
+        replace_file(source, target)
+
+    monkeypatch.setattr(os, "replace", unless_record)
+
+
+def full_disk_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", full_disk)
+
+
+@pytest.mark.parametrize(
+    "fill", [full_disk_for_timings, full_disk_for_the_record, full_disk_for_the_log]
+)
+def test_a_disk_that_is_full_leaves_nothing_half_written_and_stops_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    launcher = FakeLauncher(on_launch=lambda _: fill(monkeypatch))
+    with pytest.raises(UserError, match=r"cannot write .*: No space left on device\."):
+        go(launcher, tmp_path)
+    monkeypatch.undo()
+    assert len(launcher.launched) == 1
+    assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
+
+
+def test_a_disk_that_is_full_before_a_run_stops_the_sweep_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = FakeLauncher()
+    go(launcher, tmp_path, ONE)
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(UserError, match=r"cannot write .*: No space left on device\."):
+        go(launcher, tmp_path)
+    assert len(launcher.launched) == 2
+
+
+def test_a_sweep_goes_on_when_there_is_space_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        launcher = FakeLauncher(on_launch=lambda _: full_disk_for_timings(full))
+        with pytest.raises(UserError):
+            go(launcher, tmp_path, ONE)
+    assert len(go(FakeLauncher(), tmp_path, ONE).made) == 2
+    assert attempts(tmp_path) == [(0, 0, "interrupted"), (0, 1, "ok"), (1, 0, "ok")]

@@ -1,18 +1,21 @@
-"""The order of a sweep: random, repeatable, interleaved."""
+"""The order of a sweep, random, repeatable and interleaved; what was decided for it holds."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.stats.comparisons import comparisons
+from experiments.sweep.definition import LAUNCHES, Choices, read_choices, save_definition
 from experiments.sweep.sweep import Profile, Sweep, job_sizes
-from ps_allreduce.errors import UserError
+from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
@@ -26,8 +29,10 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.record.files import DEFINITION, read_json
 from tests.analysis.builders import case_of, runs, times, with_wire
 from tests.examples import fast
+from tests.experiments.sweeps import SWEEP
 from tests.fakes import make_experiment
 
 
@@ -214,3 +219,54 @@ def test_only_a_sweep_with_two_sides_and_a_time_launches_them_more_often() -> No
     assert Sweep(name="s", points=COMPARED[:3], profile=often, seed=1).fewest_turns == 3
     stated = often.without_budget(4)
     assert Sweep(name="s", points=COMPARED, profile=stated, seed=1).fewest_turns == 4
+
+
+def answer(value: int) -> Callable[[], int]:
+    return lambda: value
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """The folder of a sweep for which something was decided."""
+    choices = Choices(request="asked", block="here")
+    assert choices.decide("cores per worker", int, answer(4)) == 4
+    assert choices.decide("numbers of workers", tuple[int, ...], lambda: (1, 2)) == (1, 2)
+    assert choices.decide("best placement", Policy, lambda: Policy.GREEDY) is Policy.GREEDY
+    save_definition(SWEEP, choices, tmp_path)
+    return tmp_path
+
+
+def test_the_order_holds_what_is_launched_in_any_case(tmp_path: Path) -> None:
+    choices, longest = Choices(request="asked", block="here"), replace(SWEEP, main_launches=30)
+    save_definition(longest, choices, tmp_path)
+    assert len(read_json(tmp_path / DEFINITION)["order"]) == len(SWEEP.runs())
+    choices.answers[LAUNCHES] = 30
+    save_definition(longest, choices, tmp_path)
+    assert len(read_json(tmp_path / DEFINITION)["order"]) == len(longest.runs()) == 60
+
+
+@pytest.mark.parametrize("block", ["here", pytest.param(None, id="hosts are not known yet")])
+def test_a_sweep_that_goes_on_is_not_decided_anew(stored: Path, block: str | None) -> None:
+    choices = read_choices(stored, "asked", block)
+    assert choices.decide("cores per worker", int, answer(8)) == 4
+    assert choices.decide("numbers of workers", tuple[int, ...], lambda: (1, 2, 4)) == (1, 2)
+    assert choices.decide("best placement", Policy, lambda: Policy.ROUND_ROBIN) is Policy.GREEDY
+
+
+@pytest.mark.parametrize(("request_", "block"), [("another", "here"), ("asked", "elsewhere")])
+def test_another_request_or_block_is_decided_anew(stored: Path, request_: str, block: str) -> None:
+    choices = read_choices(stored, request_, block)
+    assert choices.decide("cores per worker", int, answer(8)) == 8
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"order": []}', '{"decided_for": 1}'])
+def test_what_cannot_be_read_decides_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / DEFINITION).write_text(text)
+    assert read_choices(tmp_path, "asked", None).answers == {}
+    assert read_choices(tmp_path / "new", "asked", None).answers == {}
+
+
+def test_an_answer_of_another_type_is_told_with_its_question(stored: Path) -> None:
+    choices = read_choices(stored, "asked", "here")
+    with pytest.raises(RecordFormatError, match=r"sweep\.json, choice 'best placement'"):
+        choices.decide("best placement", int, answer(1))

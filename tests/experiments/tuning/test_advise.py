@@ -11,9 +11,8 @@ import pytest
 
 from analysis.data.prices import Prices
 from analysis.predict.advice import advise, known_tellers
-from analysis.predict.calibration_file import SHIPPED, save_calibration
+from analysis.predict.calibration_file import SHIPPED, published_tellers, save_calibration
 from analysis.predict.predictions import Question, Teller, asked
-from analysis.predict.published_clusters import published_tellers
 from experiments.__main__ import main
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import OwnDataset

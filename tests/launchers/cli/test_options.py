@@ -17,17 +17,16 @@ import click
 import pytest
 
 from launchers import make_launcher
+from launchers.__main__ import main
 from launchers.cli.options import LAUNCHER, declared_options, option_group
 from launchers.cli.run import run_command_line, shortened
-from launchers.cli.types import (
-    named,
-    one_of,
-)
+from launchers.cli.types import named, one_of
 from launchers.settings import COMMON_SETTINGS, LauncherSettings, option_of
 from launchers.sites.kinds import SITES, network_of, site_kind
-from ps_allreduce.declared import DECLARED, setting
+from ps_allreduce.declared import setting
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import EmulatedNetwork
+from tests.goldens import golden
 
 #: How every option that not all launchers understand is typed.
 TYPED = {
@@ -156,12 +155,6 @@ def test_what_another_launcher_understands_is_refused_by_its_option(
         assert told in capsys.readouterr().err
 
 
-def test_every_setting_is_declared_with_its_help() -> None:
-    undeclared = [each.name for each in fields(LauncherSettings) if DECLARED not in each.metadata]
-    assert undeclared == ["launcher"]  # its choices depend on the command
-    assert {*TYPED, *COMMON_SETTINGS} == {each.name for each in fields(LauncherSettings)}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfEachType:
     """One setting of each type."""
@@ -252,3 +245,23 @@ def test_names_are_chosen_from() -> None:
         assert one_of(Colour).convert(given, None, None) is Colour.BLUE
     with pytest.raises(click.BadParameter, match=r"'green' is not one of red, blue\."):
         one_of(Colour).convert("green", None, None)
+
+
+#: The list of the present job is the default, and names can be pasted one to a line.
+PLANS = {
+    "colocated": ["--nodelist=n[9-11]", "--num-workers=3", "--num-ps=2", "--layout=colocated"],
+    "dedicated": ["--nodelist=n[8-12]", "--num-workers=2", "--num-ps=2", "--layout=dedicated"],
+    "all-reduce": ["--nodelist=n9\nn10\n", "--num-workers=2"],
+    "the present job": ["--num-workers=2"],
+}
+
+
+def test_plans_hold_every_task_its_host_and_its_config(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    told = []
+    for title, words in PLANS.items():
+        assert main(["plan", *words]) == 0
+        told.append(f"# {title}\n{capsys.readouterr().out}")
+    golden.check({"sentences/plans.txt": "\n".join(told)})

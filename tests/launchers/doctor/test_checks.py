@@ -36,7 +36,6 @@ ALONE = ("n10",)
 
 
 def told(host: str = "n9", facts: SiteFacts = WELL, **changes: Any) -> SiteFacts:
-    """A host that has other facts."""
     return with_host(facts, host, facts=replace(facts.checked[host].facts, **changes))
 
 

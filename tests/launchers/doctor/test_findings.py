@@ -22,6 +22,7 @@ from launchers.doctor.check_findings import (
 from launchers.sites.slurm.batch_script import exclude_text
 from ps_allreduce.terminal import Terminal
 from tests.cluster import Cluster
+from tests.goldens import golden
 
 FOUND = {
     "ports": [ok("every host reaches the others")],
@@ -42,22 +43,6 @@ def shown(by_check: Mapping[str, Findings], num_hosts: int = 3) -> str:
     return render(by_check, num_hosts=num_hosts, seconds=31.4, avoid=avoid, width=60)
 
 
-def test_a_table_is_grouped_by_check() -> None:
-    assert shown(FOUND).splitlines() == [
-        "ports   ok       every host reaches the others",
-        "memory  WARNING  n9: only 3.0 GiB free",
-        "                 -> end what else runs there",
-        "links   FAILURE  n1 is slow",
-        "                 -> leave it out",
-        "        FAILURE  n10 is slow",
-        "                 -> leave it out",
-        "",
-        "2 failures, 1 warning; 3 hosts, 31 s",
-        "Not looked at: clocks.",
-        "leave out: n1, n10",
-    ]
-
-
 def test_how_to_avoid_hosts_is_told_in_words_or_as_something_to_paste() -> None:
     assert Cluster({}).avoid(["n1", "n10"]) == "Better without: n1 n10"
     assert exclude_text(["n1", "n10"]).splitlines() == [
@@ -66,13 +51,14 @@ def test_how_to_avoid_hosts_is_told_in_words_or_as_something_to_paste() -> None:
     ]
 
 
-def test_long_lines_are_broken_below_each_other_but_no_path() -> None:
-    text = shown({"ports": [failure("word " * 30, "do " * 30)]}, 1)
-    table = text.split("\n\n")[0].splitlines()
-    assert all(len(line) <= 60 for line in table)
-    assert all(line.startswith(" " * 16) for line in table[1:])
-    path = "/scratch/" + "long-" * 20
-    assert path in shown({"x": [ok(f"in {path}")]}, 1)
+LONG = {
+    "ports": [failure("word " * 30, "do " * 30)],
+    "folders": [ok(f"in /scratch/{'long-' * 20}")],
+}
+
+
+def test_a_table_is_grouped_by_check_and_breaks_long_lines_but_no_path() -> None:
+    golden.check({"sentences/findings.txt": f"{shown(FOUND)}\n\n{shown(LONG, 1)}\n"})
 
 
 def test_failures_decide() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launchers.fork_servers import bring_up
 from launchers.fork_servers.bring_up import let_in, own_addresses
 from launchers.fork_servers.client import ForkServerClient
+from ps_allreduce.entrance import Entrance
 from ps_allreduce.errors import HostFault
 from ps_allreduce.fork_server.messages import VERSION, Hello, Ready, encode
 from ps_allreduce.record.provenance import program_digest
@@ -231,3 +236,31 @@ def test_the_loopback_is_the_last_address_to_try() -> None:
     assert "127.0.0.1" in found
     loops = [address.startswith("127.") for address in found]
     assert loops == sorted(loops)
+
+
+class Listener(socket.socket):
+    is_full = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.is_full:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+def test_the_stranger_who_has_waited_longest_makes_room() -> None:
+    with Listener() as listener, selectors.DefaultSelector() as selector:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        entrance = Entrance(listener, b"word", selector, 5.0)
+        at_listener = selector.get_key(listener)
+        with socket.create_connection(listener.getsockname()) as caller:
+            entrance.serve(at_listener)
+            (stranger,) = entrance.strangers
+            said = selector.get_key(stranger.connection)
+            listener.is_full = True
+            entrance.serve(at_listener)
+            assert caller.recv(1) == b""
+            # What the selector told of it in the same moment is heard no more.
+            assert entrance.serve(said) is None
+        with pytest.raises(HostFault, match="no caller can be let in"):
+            entrance.serve(at_listener)

@@ -73,7 +73,6 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The checkout here."""
     folder = tmp_path / "checkout"
     for name, text in {
         "Makefile": "all:",

@@ -40,12 +40,10 @@ from launchers.sites.emulated.network_process import PINNED, pin_tcp
 from launchers.sites.emulated.random_loss import lose_at_random
 from launchers.sites.emulated.switch import (
     MAX_TRAIN_BYTES,
-    address_of,
     burst_bytes,
     longest_train,
     needed_disciplines,
     queue_bytes,
-    shape,
     train_bytes,
 )
 from ps_allreduce.errors import HostFault, UserError
@@ -161,24 +159,6 @@ def test_links_whose_change_failed_are_changed_again_before_the_next_run() -> No
     assert asked == [other, first]
 
 
-def test_a_delay_comes_behind_the_limit_of_the_same_link() -> None:
-    kernel = FakeNetlink()
-    shape(kernel, 7, 1e9, 10**6, delay_s=0.005)
-    assert [(call[1], call[3], call[4].get("parent")) for call in kernel.added] == [
-        ("tbf", 0x10000, None),
-        ("netem", 0x100000, 0x10001),
-    ]
-    assert kernel.added[1][4]["delay"] == 5000  # microseconds, as pyroute2 takes it
-
-
-def test_an_unlimited_link_is_delayed_or_left_alone() -> None:
-    kernel = FakeNetlink()
-    shape(kernel, 7, None, 10**6)
-    assert kernel.added == []
-    shape(kernel, 7, None, 10**6, delay_s=0.005)
-    assert [(call[1], call[3]) for call in kernel.added] == [("netem", 0x10000)]
-
-
 @pytest.mark.parametrize(
     ("changes", "needed"),
     [
@@ -193,10 +173,6 @@ def test_an_unlimited_link_is_delayed_or_left_alone() -> None:
 def test_only_what_the_network_needs_is_tried(changes: dict[str, Any], needed: list[str]) -> None:
     network = EmulatedNetwork(**({"num_hosts": 2, "bits_per_s": None} | changes))
     assert list(needed_disciplines(network)) == needed
-
-
-def test_hosts_have_addresses_in_their_order() -> None:
-    assert [address_of(host) for host in (0, 1, 249)] == ["10.77.0.1", "10.77.0.2", "10.77.0.250"]
 
 
 @pytest.mark.parametrize(

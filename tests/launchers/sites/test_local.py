@@ -70,16 +70,6 @@ def launch(launcher: HostsLauncher, folder: Path) -> Launch:
     return launch
 
 
-def test_a_run_that_goes_well_is_complete(launch: Launch) -> None:
-    run = launch(GOOD)
-    assert (run.status, run.reason) == (Status.OK, "")
-    assert run.steps is not None
-    assert len(run.steps) == 10
-    assert [task.cores for task in run.tasks] == [(0,), (1,)]
-    assert [task.gpus for task in run.tasks] == ["", ""]
-    assert all(task.pid and task.cpu_s is not None for task in run.tasks)
-
-
 def test_tasks_hide_accelerators_and_a_single_worker_has_no_cluster(launch: Launch) -> None:
     code = "assert os.environ['CUDA_VISIBLE_DEVICES'] == ''\n"
     code += "assert os.environ['TF_GRPC_REUSE_PORT'] == 'true'\n"
@@ -127,15 +117,6 @@ def test_a_port_that_was_taken_in_spite_of_all_is_a_fault_of_the_host(launch: La
     run = launch("raise RuntimeError('Address already in use')")
     assert run.status is Status.INTERRUPTED
     assert "Address already in use" in run.host_fault == run.reason
-
-
-def test_a_fork_server_that_died_is_replaced(launch: Launch, site: LocalSite) -> None:
-    code = FOREVER + "os.kill(os.getppid(), 9)" + WAIT
-    run = launch(code)
-    assert run.status is Status.INTERRUPTED
-    told = f"the fork server on {socket.gethostname()}, from which its tasks are forked, ended."
-    assert (run.reason, run.host_fault) == (told, told)
-    assert launch(GOOD).status is Status.OK
 
 
 def test_a_host_without_room_for_a_run_is_a_fault_of_the_host(

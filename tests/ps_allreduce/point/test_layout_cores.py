@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +19,153 @@ from ps_allreduce.point.resources import Coordinator, Device, LayoutKind, Resour
 from ps_allreduce.point.strategies import (
     STRATEGIES,
     AllReduce,
-    AnyStrategy,
     Single,
     SynchronousServers,
 )
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment
+from tests.goldens import golden
+
+#: As a scheduler may list them: not in the order of any alphabet, some the beginning of another.
+#: Numbers of cores are those that Slurm may bind a step to: they differ, and have gaps.
+OFFERED = {"n10": [0, 1, 2, 3], "n1": [8, 9, 10, 11], "n9": [3, 5, 7, 9], "n100": [0, 2, 4, 6]}
+
+ALIKE = dict.fromkeys(OFFERED, range(2))
+
+
+def reduced(num_workers: int, cores: int = 1, **changes: Any) -> Experiment:
+    """All-reduce with a worker for each host."""
+    settings = {"spread": Spread(), "resources": Resources(cores_per_worker=cores)}
+    return make_experiment(AllReduce, num_workers, **(settings | changes))
+
+
+def served(num_workers: int, num_ps: int, layout: str = "colocated", **changes: Any) -> Experiment:
+    """Servers, on several hosts unless something else is stated."""
+    settings = {"spread": Spread(), "layout": LayoutKind(layout), "num_ps": num_ps}
+    return make_experiment(SynchronousServers, num_workers, **(settings | changes))
+
+
+def here(experiment: Experiment) -> Experiment:
+    """The same on one host."""
+    return replace(experiment, spread=None)
+
+
+def on_one(cores: int) -> Mapping[str, range]:
+    return {"n9": range(cores)}
+
+
+def with_threads(cores: int, threads: int) -> dict[str, Any]:
+    return {"resources": Resources(cores_per_worker=cores, threads_per_worker=threads)}
+
+
+#: Of two workers with four cores each, but for the server.
+SMALLER = served(
+    1, 2, "ps_hosts", spread=Spread(ps_per_host=2), resources=Resources(cores_per_worker=4)
+)
+
+#: Hosts that are named for servers begin with a c.
+PLANS: Mapping[str, tuple[Experiment, Mapping[str, Sequence[int]]]] = {
+    "one worker": (here(make_experiment(Single)), on_one(1)),
+    "cores that a scheduler granted": (here(reduced(2)), {"n9": [3, 11, 12]}),
+    "slices, and threads for each core but one": (
+        here(reduced(2, **with_threads(4, 3))),
+        on_one(8),
+    ),
+    "servers and workers on one core": (here(served(2, 2)), on_one(2)),
+    "more servers than workers": (here(served(2, 3)), on_one(2)),
+    "a core each": (here(served(2, 2, "dedicated")), on_one(4)),
+    "a core is left for the server": (here(served(2, 2, **with_threads(2, 1))), on_one(8)),
+    "threads on all cores, and a server": (here(served(2, 2, **with_threads(2, 2))), on_one(8)),
+    "two servers beside one worker": (here(served(2, 3, **with_threads(2, 1))), on_one(8)),
+    "more threads than cores": (here(served(2, 2, "dedicated", **with_threads(1, 2))), on_one(8)),
+    "too few cores": (here(served(2, 2)), on_one(1)),
+    "too few cores for dedicated servers": (here(served(2, 2, "dedicated")), on_one(3)),
+    "too few cores for slices": (here(served(2, 2, **with_threads(4, 4))), on_one(4)),
+    "the first host of several": (here(reduced(2)), OFFERED),
+    "a worker for each host": (reduced(3), OFFERED),
+    "two workers for each host": (reduced(3, 2, spread=Spread(workers_per_host=2)), OFFERED),
+    "colocated servers": (served(2, 3), OFFERED),
+    "dedicated servers": (served(2, 2, "dedicated"), OFFERED),
+    "two servers for each host": (
+        served(2, 3, "dedicated", spread=Spread(ps_per_host=2)),
+        OFFERED,
+    ),
+    "a lonely chief": (
+        served(
+            1,
+            2,
+            "dedicated",
+            spread=Spread(ps_per_host=2, coordinator=Coordinator.OWN_HOST),
+            resources=Resources(cores_per_worker=2),
+        ),
+        OFFERED,
+    ),
+    "a chief beside the first server": (
+        served(2, 1, "dedicated", spread=Spread(coordinator=Coordinator.FIRST_SERVER)),
+        OFFERED,
+    ),
+    "more colocated servers than a host may have": (
+        served(2, 5, spread=Spread(ps_per_host=2)),
+        OFFERED,
+    ),
+    "as many colocated servers as a host may have": (
+        served(2, 4, spread=Spread(ps_per_host=2)),
+        OFFERED,
+    ),
+    "too few hosts": (served(2, 2, "dedicated"), {"n10": [0], "n1": [0], "n9": [0]}),
+    "no host": (served(2, 2, "dedicated"), {}),
+    "a host with too few cores": (reduced(2, 2), OFFERED | {"n1": [8]}),
+    **{
+        f"a host for servers with {cores} cores": (SMALLER, {"w": range(4), "c": range(cores)})
+        for cores in (8, 5, 2, 1)
+    },
+    "cores that are numbered alike": (reduced(4, 2), ALIKE),
+    "a server and a worker on equal cores of two hosts": (
+        served(1, 1, "dedicated", spread=Spread(ps_per_host=1)),
+        ALIKE,
+    ),
+    "a server beside each worker on its only core": (served(2, 2), ALIKE),
+}
+
+
+def placed_on(experiment: Experiment, hosts: Iterable[str]) -> Mapping[TaskId, str]:
+    of_workers = [host for host in hosts if not host.startswith("c")]
+    return place_tasks(experiment, of_workers, [host for host in hosts if host.startswith("c")])
+
+
+def told(experiment: Experiment, offered: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Every task with its host and its cores, or a refusal."""
+    try:
+        placed = placed_on(experiment, offered)
+        needed = cores_needed(experiment, placed, offered)
+        planned = plan_cores(experiment, placed, offered)
+    except UserError as error:
+        yield f"Error: {error}"
+        return
+    yield from lines_of(placed, planned)
+    yield f"needed: {', '.join(f'{count} of {host}' for host, count in needed.items())}"
+
+
+def lines_of(placed: Mapping[TaskId, str], planned: CorePlan) -> Iterator[str]:
+    for task, host in placed.items():
+        yield f"{task} on {host}: {' '.join(map(str, planned.cores[task]))}"
+    yield f"{planned.total} cores{', which are fewer than tasks use' * planned.oversubscribed}"
+
+
+#: Emulated hosts on one machine with so many cores.
+SHARED = {
+    "emulated hosts with cores of their own": (reduced(2, 2), 5),
+    "emulated hosts that share all cores": (reduced(4), 3),
+}
+
+
+def test_tasks_have_a_host_and_cores() -> None:
+    plans = {title: [*told(*asked)] for title, asked in PLANS.items()}
+    for title, (own, cores) in SHARED.items():
+        placed = placed_on(own, OFFERED)
+        plans[title] = [*lines_of(placed, share_machine(own, placed, range(cores)))]
+    texts = ["\n".join([f"# {title}", *lines, ""]) for title, lines in plans.items()]
+    golden.check({"sentences/layouts.txt": "\n".join(texts)})
 
 
 def on_host(experiment: Experiment, offered: Sequence[int]) -> CorePlan:
@@ -31,220 +173,11 @@ def on_host(experiment: Experiment, offered: Sequence[int]) -> CorePlan:
     return plan_cores(experiment, place_tasks(experiment, ["n9"]), {"n9": offered})
 
 
-TWO_APART = {"worker:0": (0,), "worker:1": (1,)}
-
-FOURS = Resources(cores_per_worker=4, threads_per_worker=3)
-
-
-@pytest.mark.parametrize(
-    ("available", "strategy", "changes", "expected"),
-    [
-        pytest.param(1, Single, {}, {"worker:0": (0,)}, id="one worker"),
-        pytest.param(
-            2,
-            SynchronousServers,
-            {},
-            TWO_APART | {"ps:0": (0,), "ps:1": (1,), "chief:0": (0, 1)},
-            id="colocated servers share the cores of workers",
-        ),
-        pytest.param(
-            2,
-            SynchronousServers,
-            {"num_ps": 3},
-            TWO_APART | {"ps:0": (0,), "ps:1": (1,), "ps:2": (0,), "chief:0": (0, 1)},
-            id="more servers than workers take their turn",
-        ),
-        pytest.param(
-            4,
-            SynchronousServers,
-            {"layout": LayoutKind.DEDICATED},
-            TWO_APART | {"ps:0": (2,), "ps:1": (3,), "chief:0": (0, 1, 2, 3)},
-            id="dedicated servers have cores of their own",
-        ),
-        pytest.param(
-            8,
-            AllReduce,
-            {"resources": FOURS},
-            {"worker:0": (0, 1, 2, 3), "worker:1": (4, 5, 6, 7)},
-            id="slices",
-        ),
-    ],
-)
-def test_cores_are_dealt(
-    available: int,
-    strategy: type[AnyStrategy],
-    changes: dict[str, Any],
-    expected: dict[str, tuple[int, ...]],
-) -> None:
-    dealt = on_host(make_experiment(strategy, 2, **changes), range(available)).cores
-    assert {str(task): cores for task, cores in dealt.items()} == expected
-
-
-def test_cores_that_a_scheduler_granted_are_used_as_they_are_numbered() -> None:
-    dealt = on_host(make_experiment(AllReduce), [3, 11, 12])
-    assert list(dealt.cores.values()) == [(3,), (11,)]
-
-
 def test_every_strategy_has_the_same_cores_unless_servers_are_dedicated() -> None:
     several = [strategy for strategy in STRATEGIES.values() if strategy is not Single]
     assert {on_host(make_experiment(strategy, 2), range(8)).total for strategy in several} == {2}
     experiment = make_experiment(layout=LayoutKind.DEDICATED, num_ps=3)
     assert on_host(experiment, range(8)).total == 5
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param({}, True, id="server and worker on one core"),
-        pytest.param({"strategy": AllReduce}, False, id="a worker alone on its core"),
-        pytest.param({"layout": LayoutKind.DEDICATED}, False, id="a core each"),
-        pytest.param(
-            {"resources": Resources(cores_per_worker=2, threads_per_worker=1)},
-            False,
-            id="a core is left for the server",
-        ),
-        pytest.param(
-            {"resources": Resources(cores_per_worker=2, threads_per_worker=2)},
-            True,
-            id="threads on all cores, and a server",
-        ),
-        pytest.param(
-            {"num_ps": 3, "resources": Resources(cores_per_worker=2, threads_per_worker=1)},
-            True,
-            id="two servers beside one worker",
-        ),
-        pytest.param(
-            {"layout": LayoutKind.DEDICATED, "resources": Resources(threads_per_worker=2)},
-            True,
-            id="more threads than cores",
-        ),
-    ],
-)
-def test_tasks_with_fewer_cores_than_they_use_are_oversubscribed(
-    changes: dict[str, Any], expected: bool
-) -> None:
-    assert on_host(make_experiment(**changes), range(8)).oversubscribed is expected
-
-
-@pytest.mark.parametrize(
-    ("available", "changes", "needed"),
-    [
-        (1, {}, "2 x 1 cores are needed but host n9 offers 1"),
-        (3, {"layout": LayoutKind.DEDICATED}, "4 x 1 cores are needed but host n9 offers 3"),
-        (4, {"resources": Resources(cores_per_worker=4)}, "2 x 4 cores are needed"),
-    ],
-)
-def test_too_few_cores_are_refused_with_a_way_out(
-    available: int, changes: dict[str, Any], needed: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        on_host(make_experiment(**changes), range(available))
-    assert needed in str(caught.value)
-    assert "Ask for fewer workers or servers" in str(caught.value)
-
-
-HOSTS = ("n10", "n1", "n9", "n100")
-
-#: What Slurm may bind a step to: numbers that differ from host to host, with gaps.
-OFFERED = {"n10": [0, 1, 2, 3], "n1": [8, 9, 10, 11], "n9": [3, 5, 7, 9], "n100": [0, 2, 4, 6]}
-
-
-def plan(
-    experiment: Experiment, offered: Mapping[str, Sequence[int]] = OFFERED
-) -> dict[str, tuple[int, ...]]:
-    placed = place_tasks(experiment, HOSTS)
-    return {str(t): c for t, c in plan_cores(experiment, placed, offered).cores.items()}
-
-
-def reduced(num_workers: int, **changes: Any) -> Experiment:
-    return make_experiment(AllReduce, num_workers, **({"spread": Spread()} | changes))
-
-
-def test_every_worker_gets_cores_of_its_own_host_as_they_are_numbered_there() -> None:
-    assert plan(reduced(3)) == {"worker:0": (0,), "worker:1": (8,), "worker:2": (3,)}
-    two = Resources(cores_per_worker=2)
-    spread = Spread(workers_per_host=2)
-    assert plan(reduced(3, resources=two, spread=spread)) == {
-        "worker:0": (0, 1),
-        "worker:1": (2, 3),
-        "worker:2": (8, 9),
-    }
-
-
-def test_colocated_servers_share_the_slices_of_their_own_host() -> None:
-    assert plan(make_experiment(num_ps=3, spread=Spread())) == {
-        "ps:0": (0,),
-        "ps:1": (8,),
-        "ps:2": (0,),
-        "worker:0": (0,),
-        "worker:1": (8,),
-        "chief:0": (0,),
-    }
-
-
-def test_dedicated_servers_and_a_lonely_chief_get_a_workers_share() -> None:
-    experiment = make_experiment(
-        num_workers=1,
-        layout=LayoutKind.DEDICATED,
-        resources=Resources(cores_per_worker=2),
-        spread=Spread(ps_per_host=2, coordinator=Coordinator.OWN_HOST),
-    )
-    assert cores_needed(experiment, place_tasks(experiment, HOSTS)) == {"n1": 4, "n10": 2, "n9": 2}
-    assert plan(experiment) == {
-        "worker:0": (0, 1),
-        "ps:0": (8, 9),
-        "ps:1": (10, 11),
-        "chief:0": (3, 5),
-    }
-
-
-@pytest.mark.parametrize(
-    ("cores", "dealt"),
-    [(8, [(0, 1, 2, 3), (4, 5, 6, 7)]), (5, [(0, 1), (2, 3)]), (2, [(0,), (1,)])],
-)
-def test_a_smaller_host_that_is_named_for_servers_is_shared_among_them(
-    cores: int, dealt: list[tuple[int, ...]]
-) -> None:
-    experiment = make_experiment(
-        num_workers=1,
-        num_ps=2,
-        layout=LayoutKind.PS_HOSTS,
-        resources=Resources(cores_per_worker=4),
-        spread=Spread(ps_per_host=2),
-    )
-    placed = place_tasks(experiment, ["w"], ["c"])
-    offered = {"w": range(4), "c": range(cores)}
-    found = plan_cores(experiment, placed, offered)
-    assert [found.cores[TaskId(TaskType.PS, index)] for index in range(2)] == dealt
-    assert cores_needed(experiment, placed, offered) == {"w": 4, "c": 2 * len(dealt[0])}
-    with pytest.raises(UserError, match="host c offers 1"):
-        plan_cores(experiment, placed, offered | {"c": range(1)})
-
-
-def test_cores_of_hosts_that_are_numbered_alike_are_counted_apart() -> None:
-    experiment = reduced(4, resources=Resources(cores_per_worker=2))
-    offered = dict.fromkeys(HOSTS, (0, 1))
-    placed = place_tasks(experiment, HOSTS)
-    dealt = plan_cores(experiment, placed, offered)
-    assert (dealt.total, dealt.oversubscribed) == (8, False)
-
-
-def test_tasks_on_equal_cores_of_different_hosts_do_not_share_them() -> None:
-    experiment = make_experiment(num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED)
-    apart = make_experiment(
-        num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED, spread=Spread(ps_per_host=1)
-    )
-    offered = dict.fromkeys(HOSTS, (0, 1))
-    assert not plan_cores(apart, place_tasks(apart, HOSTS), offered).oversubscribed
-    assert not plan_cores(experiment, place_tasks(experiment, HOSTS), offered).oversubscribed
-    together = make_experiment(num_workers=2, num_ps=2, spread=Spread())
-    assert plan_cores(together, place_tasks(together, HOSTS), offered).oversubscribed
-
-
-def test_a_host_with_too_few_cores_is_named() -> None:
-    offered = OFFERED | {"n1": [8]}
-    with pytest.raises(UserError, match="1 x 2 cores are needed but host n1 offers 1"):
-        plan(reduced(2, resources=Resources(cores_per_worker=2)), offered)
 
 
 #: Enough for four workers, four servers and a chief.
@@ -272,22 +205,6 @@ def test_workers_of_a_host_share_no_core_and_get_what_was_asked_for(
         assert here == set(offered[host][: cores_needed(experiment, placed)[host]])
 
 
-def share(experiment: Experiment, cores: int) -> CorePlan:
-    return share_machine(experiment, place_tasks(experiment, HOSTS), range(cores))
-
-
-def test_emulated_hosts_get_cores_of_their_own_where_there_are_enough() -> None:
-    dealt = share(reduced(2, resources=Resources(cores_per_worker=2)), 5)
-    assert list(dealt.cores.values()) == [(0, 1), (2, 3)]
-    assert (dealt.total, dealt.oversubscribed) == (4, False)
-
-
-def test_emulated_hosts_share_all_cores_where_there_are_too_few() -> None:
-    dealt = share(reduced(4), 3)
-    assert set(dealt.cores.values()) == {(0, 1, 2)}
-    assert (len(dealt.cores), dealt.total, dealt.oversubscribed) == (4, 3, True)
-
-
 @fast
 @given(spread_experiments(4), st.integers(1, 20))
 def test_no_core_is_in_two_emulated_hosts_unless_all_are(
@@ -305,40 +222,23 @@ def test_no_core_is_in_two_emulated_hosts_unless_all_are(
         assert dealt.oversubscribed
 
 
-ON_GPUS = Resources(device=Device.GPU)
-
-
-def gpus(experiment: Experiment, offered: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    placed = place_tasks(experiment, HOSTS)
-    return {str(t): text for t, text in plan_gpus(experiment, placed, offered).items()}
-
-
-def test_on_processors_no_task_sees_a_gpu() -> None:
-    assert set(gpus(make_experiment(), {"n10": ["0", "1"]}).values()) == {""}
-
-
 def test_workers_share_the_gpus_of_their_host_and_others_see_none() -> None:
-    experiment = make_experiment(
-        num_workers=3, num_ps=1, resources=ON_GPUS, spread=Spread(workers_per_host=2)
-    )
+    on_gpus: dict[str, Any] = {"resources": Resources(device=Device.GPU)}
+    experiment = served(3, 1, spread=Spread(workers_per_host=2), **on_gpus)
+    placed = place_tasks(experiment, ["n10", "n1"])
     offered = {"n10": ["GPU-a", "GPU-b", "GPU-c", "GPU-d"], "n1": ["0", "1"]}
-    assert gpus(experiment, offered) == {
+    assert {str(task): text for task, text in plan_gpus(experiment, placed, offered).items()} == {
         "ps:0": "",
         "worker:0": "GPU-a,GPU-b",
         "worker:1": "GPU-c,GPU-d",
         "worker:2": "0,1",
         "chief:0": "",
     }
-
-
-def test_hosts_of_servers_need_no_gpu() -> None:
-    experiment = make_experiment(
-        num_workers=1, num_ps=1, layout=LayoutKind.DEDICATED, resources=ON_GPUS, spread=Spread()
-    )
-    assert gpus(experiment, {"n10": ["0"], "n1": []})["worker:0"] == "0"
-
-
-def test_a_host_with_too_few_gpus_is_named() -> None:
-    experiment = reduced(2, resources=ON_GPUS, spread=Spread(workers_per_host=2))
+    on_processors = served(3, 1, spread=Spread(workers_per_host=2))
+    assert set(plan_gpus(on_processors, placed, offered).values()) == {""}
+    alone = served(1, 1, "dedicated", **on_gpus)  # hosts of servers need none
+    placed = place_tasks(alone, ["n10", "n1"])
+    seen = plan_gpus(alone, placed, {"n10": ["0"], "n1": []})
+    assert seen[TaskId(TaskType.WORKER, 0)] == "0"
     with pytest.raises(UserError, match=r"host n10 has 1 GPUs for 2 workers\. Ask for fewer"):
-        gpus(experiment, {"n10": ["0"]})
+        plan_gpus(experiment, place_tasks(experiment, ["n10", "n1"]), offered | {"n10": ["0"]})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import assume, given
@@ -29,31 +28,9 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     AsynchronousServers,
-    NoCommunication,
-    SynchronousServers,
 )
 from tests.examples import fast, spread_experiments
 from tests.fakes import make_experiment
-
-#: As a scheduler may list them: not in the order of any alphabet, some the beginning of another.
-HOSTS = ("n10", "n1", "n9", "n100", "login", "n", "n11", "n2", "N1", "n01")
-
-
-def place(experiment: Experiment, hosts: Sequence[str] = HOSTS) -> dict[str, list[str]]:
-    """The names of the tasks of every host that has some, in the order of placing."""
-    found: dict[str, list[str]] = {}
-    for task, host in place_tasks(experiment, hosts).items():
-        found.setdefault(host, []).append(str(task))
-    return found
-
-
-def served(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
-    spread = changes.pop("spread", Spread())
-    return make_experiment(SynchronousServers, num_workers, num_ps=num_ps, spread=spread, **changes)
-
-
-def dedicated(num_workers: int, num_ps: int, **changes: Any) -> Experiment:
-    return served(num_workers, num_ps, layout=LayoutKind.DEDICATED, **changes)
 
 
 def test_servers_come_with_a_chief_that_drives() -> None:
@@ -83,75 +60,9 @@ def test_the_cluster_keeps_the_order_of_indices() -> None:
     assert cluster.address(TaskId(TaskType.WORKER, 1)) == "h:4"
 
 
-def test_without_a_spread_all_tasks_share_the_first_host() -> None:
-    assert list(place(make_experiment())) == ["n10"]
-    assert num_hosts(make_experiment()) == 1
-
-
-def test_hosts_are_filled_one_after_the_other_in_their_order() -> None:
-    reduced = make_experiment(AllReduce, 3, spread=Spread())
-    assert place(reduced) == {"n10": ["worker:0"], "n1": ["worker:1"], "n9": ["worker:2"]}
-    spread = Spread(workers_per_host=2)
-    assert place(make_experiment(NoCommunication, 3, spread=spread)) == {
-        "n10": ["worker:0", "worker:1"],
-        "n1": ["worker:2"],
-    }
-
-
-def test_colocated_servers_are_dealt_to_the_hosts_of_workers() -> None:
-    assert place(served(2, 3)) == {
-        "n10": ["ps:0", "ps:2", "worker:0", "chief:0"],
-        "n1": ["ps:1", "worker:1"],
-    }
-
-
-def test_dedicated_servers_have_the_hosts_after_the_workers() -> None:
-    assert place(dedicated(2, 2)) == {
-        "n10": ["worker:0", "chief:0"],
-        "n1": ["worker:1"],
-        "n9": ["ps:0"],
-        "n100": ["ps:1"],
-    }
-    assert place(dedicated(2, 3, spread=Spread(ps_per_host=2))) == {
-        "n10": ["worker:0", "chief:0"],
-        "n1": ["worker:1"],
-        "n9": ["ps:0", "ps:1"],
-        "n100": ["ps:2"],
-    }
-
-
-@pytest.mark.parametrize(
-    ("coordinator", "host"),
-    [
-        (Coordinator.FIRST_WORKER, "n10"),
-        (Coordinator.FIRST_SERVER, "n9"),
-        (Coordinator.OWN_HOST, "n100"),
-    ],
-)
-def test_the_chief_is_where_it_is_asked_to_be(coordinator: Coordinator, host: str) -> None:
-    experiment = dedicated(2, 1, spread=Spread(coordinator=coordinator))
-    assert place_tasks(experiment, HOSTS)[TaskId(TaskType.CHIEF, 0)] == host
-
-
-def test_more_colocated_servers_than_a_host_may_have_are_refused() -> None:
-    experiment = served(2, 5, spread=Spread(ps_per_host=2))
-    with pytest.raises(UserError, match="5 colocated servers do not fit on 2 hosts of workers"):
-        place_tasks(experiment, HOSTS)
-    assert "5 colocated servers do not fit" in too_few_hosts(experiment, 100)
-    assert place(served(2, 4, spread=Spread(ps_per_host=2)))["n1"] == ["ps:1", "ps:3", "worker:1"]
-
-
-@pytest.mark.parametrize("granted", [0, 1, 3])
-def test_too_few_hosts_are_counted_and_a_way_out_is_told(granted: int) -> None:
-    with pytest.raises(UserError) as caught:
-        place_tasks(dedicated(2, 2), HOSTS[:granted])
-    assert f"4 hosts are needed but there are {granted}." in str(caught.value)
-    assert "more of them per host, fewer servers or the layout colocated" in str(caught.value)
-
-
 def test_a_host_that_is_listed_twice_is_refused() -> None:
     with pytest.raises(UserError, match="host n1 is listed more than once"):
-        place_tasks(dedicated(1, 1), ["n10", "n1", "n1"])
+        place_tasks(make_experiment(AllReduce, 2, spread=Spread()), ["n10", "n1", "n1"])
 
 
 MANY = tuple(f"n{number}" for number in (*range(20, 0, -1), *range(100, 120)))
@@ -192,7 +103,7 @@ def test_hosts_named_for_servers_hold_all_servers_of_that_layout_and_nothing_els
 
 
 def test_too_few_hosts_named_for_servers_are_counted() -> None:
-    named = served(2, 3, layout=LayoutKind.PS_HOSTS)
+    named = make_experiment(num_ps=3, layout=LayoutKind.PS_HOSTS, spread=Spread())
     assert "3 such hosts are needed but there are 2" in too_few_hosts(named, 9, 2)
     assert too_few_hosts(named, 2, 3) == ""
     assert "2 hosts are needed but there are 1" in too_few_hosts(named, 1, 3)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+import ps_allreduce.backends
 from analysis.figures.style import DRAWN_SIDES
+from ps_allreduce.backends import ALTERED, BACKENDS
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.placement import DEFAULT_SPLIT_BYTES, Policy
 from ps_allreduce.point.resources import Device, Resources, Spread
@@ -144,3 +147,13 @@ def test_gradients_are_carried_by_tcp_or_by_the_collective() -> None:
 
 def test_names_and_labels_are_told_apart() -> None:
     assert len({strategy.label for strategy in STRATEGIES.values()}) == len(STRATEGIES)
+
+
+def test_every_strategy_has_a_backend() -> None:
+    assert set(BACKENDS) == set(STRATEGIES)
+
+
+@pytest.mark.parametrize(("module", "name"), [*BACKENDS.values(), *ALTERED.values()])
+def test_a_backend_is_where_it_is_looked_for(module: str, name: str) -> None:
+    path = Path(ps_allreduce.backends.__file__).parent / f"{module.replace('.', '/')}.py"
+    assert f"\nclass {name}(" in path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is asked of Slurm, with nothing that a shell could misread, and what a job offers."""
+"""What is asked of Slurm, with nothing that a shell could misread; and what a job offers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from launchers.sites.slurm.step_servers import (
     step_words,
 )
 from ps_allreduce.errors import UserError
+from tests.goldens import golden
 
 JOB = BatchJob(
     name="compare",
@@ -39,40 +40,31 @@ def asking(**settings: Any) -> BatchJob:
     return replace(JOB, settings=LauncherSettings(launcher="slurm", **settings))
 
 
-def options(script: str) -> list[str]:
-    return [line.removeprefix("#SBATCH ") for line in script.splitlines() if "#SBATCH" in line]
+SCRIPTS = {
+    "shared nodes": asking(
+        partition="gpu", constraint="a100&ib", gpus_per_node="a100:4", shared_nodes=True
+    ),
+    "hosts for servers, set-up and a log whose name is a pattern": replace(
+        asking(
+            partition="big",
+            account="p1",
+            sbatch=("--qos=normal",),
+            ps_hosts=2,
+            ps_sbatch=("--partition=small",),
+            setup=("module load X",),
+        ),
+        log=Path("/results/50%/x.log"),
+    ),
+}
 
 
-def test_a_job_asks_for_whole_nodes_and_is_never_requeued() -> None:
-    assert options(render_script(JOB)) == [
-        "--job-name=compare",
-        "--nodes=4",
-        "--ntasks-per-node=1",
-        "--time=90",
-        "--no-requeue",
-        "--output=/results/slurm/x.log",
-        "--open-mode=append",
-        "--exclusive",
-    ]
-
-
-def test_what_was_asked_for_is_asked_of_slurm() -> None:
-    asked = options(
-        render_script(
-            asking(
-                partition="gpu",
-                account="p1",
-                constraint="a100&ib",
-                gpus_per_node="a100:4",
-                shared_nodes=True,
-                sbatch=("--qos=normal",),
-            )
-        )
-    )
-    for option in ("--partition=gpu", "--account=p1", "--constraint=a100&ib", "--qos=normal"):
-        assert option in asked
-    assert "--gpus-per-node=a100:4" in asked
-    assert "--exclusive" not in asked
+def test_what_is_asked_of_slurm() -> None:
+    texts = [f"# {title}\n{render_script(job)}" for title, job in SCRIPTS.items()]
+    golden.check({"sentences/batch_scripts.txt": "\n".join(texts)})
+    with pytest.raises(UserError, match="--ps-sbatch is about the hosts of --ps-hosts"):
+        asking(ps_sbatch=("--partition=small",))
+    with pytest.raises(UserError, match="the suite decides this option itself"):
+        render_script(asking(ps_hosts=1, ps_sbatch=("--nodes=9",)))
 
 
 @pytest.mark.parametrize("word", ["a b", "it's", "$(touch pwned)", "`x`", "x; y", "*", "--help"])
@@ -83,14 +75,7 @@ def test_words_of_the_command_arrive_as_they_were_typed(word: str) -> None:
     assert "cd -- '/my suite' || exit 2" in script
 
 
-def test_lines_of_the_site_come_before_the_command_as_they_are() -> None:
-    lines = render_script(asking(setup=("module load X",))).splitlines()
-    assert lines.index("module load X") < lines.index("export PYTHONPATH=/suite")
-
-
-def test_percent_signs_in_a_log_are_no_patterns_and_what_sbatch_misreads_is_refused() -> None:
-    script = render_script(replace(JOB, log=Path("/results/50%/x.log")))
-    assert "--output=/results/50%%/x.log" in script
+def test_a_log_that_sbatch_misreads_is_refused() -> None:
     for results in ("/my results", "/run#1"):
         with pytest.raises(UserError, match="choose another RESULTS"):
             render_script(replace(JOB, log=Path(results) / "x.log"))
@@ -128,6 +113,7 @@ def test_a_job_has_hosts_and_costs_its_whole_limit() -> None:
     with pytest.raises(UserError, match="hosts must be at least 1, got 0"):
         replace(JOB, num_hosts=0)
     assert JOB.node_hours == 6.0
+    assert asking(ps_hosts=2).node_hours == 9.0
 
 
 def test_a_setup_line_that_fails_ends_the_job(tmp_path: Path) -> None:
@@ -173,67 +159,10 @@ def test_the_second_component_of_a_heterogeneous_job_has_hosts_of_its_own() -> N
         read_allocation(HETEROGENEOUS | {"SLURM_JOB_NODELIST_HET_GROUP_1": "n9"})
 
 
-def test_hosts_for_servers_are_the_second_component_of_the_job() -> None:
-    asked = asking(
-        partition="big",
-        account="p1",
-        constraint="a100",
-        sbatch=("--qos=normal",),
-        ps_hosts=2,
-        ps_sbatch=("--partition=small",),
-    )
-    first, second = render_script(asked).split("#SBATCH hetjob\n")
-    assert "--nodes=4" in options(first)
-    assert options(second) == [
-        "--nodes=2",
-        "--ntasks-per-node=1",
-        "--time=90",
-        "--exclusive",
-        "--partition=big",
-        "--account=p1",
-        "--partition=small",
-    ]
-    assert asked.node_hours == 9.0
-    with pytest.raises(UserError, match="--ps-sbatch is about the hosts of --ps-hosts"):
-        asking(ps_sbatch=("--partition=small",))
-    with pytest.raises(UserError, match="the suite decides this option itself"):
-        render_script(asking(ps_hosts=1, ps_sbatch=("--nodes=9",)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"SLURM_JOB_ID": ""}, "no Slurm job is active here"),
-        ({"SLURM_ARRAY_JOB_ID": "11"}, "job 12 is a task of an array"),
-        ({"SLURM_HET_SIZE": "3"}, "job 12 has 3 components; use a plain job, or one of two"),
-        ({"SLURM_HET_SIZE": "2"}, "job 12: SLURM_JOB_NODELIST_HET_GROUP_0 is not set"),
-        ({"SLURM_STEP_NUM_TASKS": "2"}, "srun has started this suite more than once"),
-        ({"SLURM_JOB_ID": "12; id"}, "SLURM_JOB_ID is '12; id', which is no number"),
-        ({"SLURM_HET_SIZE": "two"}, "SLURM_HET_SIZE is 'two', which is no number"),
-        ({"SLURM_STEP_NUM_TASKS": ""}, "SLURM_STEP_NUM_TASKS is '', which is no number"),
-        ({"SLURM_JOB_NODELIST": "n1,n1,n2"}, "a host twice"),
-        ({"SLURM_JOB_CPUS_PER_NODE": "4(x2),0"}, "one without CPUs"),
-        ({"SLURM_JOB_NODELIST": "", "SLURM_JOB_CPUS_PER_NODE": ""}, "has no host"),
-        ({"SLURM_JOB_NODELIST": "n[9-12]"}, "names 4 hosts and SLURM_JOB_CPUS_PER_NODE 3"),
-        ({"SLURM_JOB_NODELIST": "n[9-"}, "host list, character"),
-        ({"SLURM_JOB_CPUS_PER_NODE": "4(x"}, "list of tasks or CPUs per node, character"),
-    ],
-)
-def test_a_job_that_cannot_be_used_is_refused(changes: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
-        read_allocation(ALLOCATED | changes)
-    assert sentence in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE"])
 def test_a_variable_that_somebody_removed_is_named(name: str) -> None:
     with pytest.raises(UserError, match=f"job 12: {name} is not set"):
         read_allocation({key: value for key, value in ALLOCATED.items() if key != name})
-
-
-def test_a_job_that_srun_started_once_is_no_trouble() -> None:
-    single = {"SLURM_HET_SIZE": "1", "SLURM_STEP_NUM_TASKS": "1"}
-    assert "n9" in read_allocation(ALLOCATED | single)[0].cores
 
 
 def test_a_step_says_everything_that_slurm_might_guess_or_misread() -> None:

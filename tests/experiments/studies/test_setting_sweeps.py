@@ -1,4 +1,4 @@
-"""The ladder leads from TensorFlow as it ships to the suite's defaults, one change at a time."""
+"""The tuning sweep and the ladder change one setting of the exchange at a time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,49 @@ from experiments.studies.catalogue import STUDIES
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import TensorSet
-from ps_allreduce.point.placement import Policy, VariableSpec
-from ps_allreduce.point.strategies import (
-    AllReduce,
-    AsynchronousServers,
-    StockAllReduce,
-    StockServers,
-)
+from ps_allreduce.point.placement import VariableSpec
+from ps_allreduce.point.resources import Spread
+from ps_allreduce.point.strategies import AnyStrategy, AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.strategies.stock import LADDERS
-from ps_allreduce.point.wire import Wire, WireType
+from ps_allreduce.point.wire import UNBUCKETED, WireType
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from tests.experiments.studies.scopes import make_scope
 from tests.fakes import TWO_LAYERS
+
+
+def points_of(strategy: type[AnyStrategy], **changes: Any) -> list[Experiment]:
+    points = STUDIES["tuning-sweep"].points(make_scope((1, 2), **changes))
+    return [point for point in points if isinstance(point.strategy, strategy)]
+
+
+@pytest.mark.parametrize(
+    "settings", [StrategySettings(staleness=8), StrategySettings(steps_per_dispatch=8)]
+)
+def test_what_stated_settings_leave_no_room_for_is_left_out(settings: StrategySettings) -> None:
+    points = points_of(AsynchronousServers, settings=settings)
+    default, *others = [p.strategy for p in points if isinstance(p.strategy, AsynchronousServers)]
+    stated = {name: getattr(settings, name) for name in settings.stated}
+    assert {name: getattr(default, name) for name in stated} == stated
+    assert all(s.staleness is None or s.staleness >= s.steps_per_dispatch for s in others)
+    assert len({s.steps_per_dispatch for s in others}) > 1
+
+
+@pytest.mark.parametrize(
+    ("workers_per_host", "tried"), [(1, False), pytest.param(2, True, id="they share a host")]
+)
+def test_aggregation_is_tried_where_workers_share_a_host(
+    workers_per_host: int, tried: bool
+) -> None:
+    points = points_of(SynchronousServers, spread=Spread(workers_per_host=workers_per_host))
+    assert any(point.strategy.host_aggregation for point in points) is tried
+
+
+def test_formats_are_tried_beside_the_stated_one() -> None:
+    settings = StrategySettings(gradients=WireType.FLOAT16)
+    wires = [point.strategy.wire for point in points_of(SynchronousServers, settings=settings)]
+    assert {wire.gradients for wire in wires if wire and wire != UNBUCKETED} == set(WireType)
+
 
 BATCH_NORM = (*TWO_LAYERS, VariableSpec(name="mean", shape=(8,), dtype="float32", trainable=False))
 
@@ -32,24 +62,6 @@ def rungs(name: str, **changes: Any) -> list[Experiment]:
     scope = make_scope((1, 2), **{"brief": True, "describe": lambda _: BATCH_NORM, **changes})
     points = list(STUDIES["ladder"].points(scope))
     return [point for rung in LADDERS[name] for point in points if rung.holds(point)]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "last"),
-    [
-        ("parameter servers", StockServers, AsynchronousServers),
-        ("all-reduce", StockAllReduce, AllReduce),
-    ],
-)
-def test_a_ladder_leads_from_stock_to_the_defaults(name: str, first: type, last: type) -> None:
-    points = rungs(name)
-    assert len(points) == len(set(points)) == len(LADDERS[name]) == 6
-    assert [type(point.strategy) for point in points] == [first] * 3 + [last] * 3
-    assert [point.strategy.is_altered for point in points] == [False, True, True] + [False] * 3
-    assert points[-1].strategy.wire == Wire()
-    assert {point.num_workers for point in points} == {2}
-    placed = [p.strategy.servers.placement for p in points if p.strategy.servers]
-    assert set(placed) <= {Policy.ROUND_ROBIN}
 
 
 @pytest.mark.parametrize(

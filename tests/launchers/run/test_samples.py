@@ -1,4 +1,4 @@
-"""What others used of the processors of a run's hosts is told apart from what the suite used."""
+"""What samples tell: what others used of the processors of hosts, and what TCP sent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from launchers.run.samples import load_warnings, with_foreign_loads
-from ps_allreduce.record.hosts import HostRecord
+from launchers.run.samples import load_warnings, with_foreign_loads, with_tcp
+from ps_allreduce.record.hosts import HostRecord, TcpCounters
 from ps_allreduce.record.provenance import running_system
 from ps_allreduce.record.records import Sample
 from tests.fakes import make_facts, make_host, make_sample
@@ -130,3 +130,51 @@ def test_a_load_above_the_limit_is_a_warning_that_names_the_host() -> None:
         "the hypervisor took 30% of the processor time of n1 while measuring",
     )
     assert load_warnings([quiet, make_host("n3")]) == load_warnings([]) == ()
+
+
+def counters(base: int) -> TcpCounters:
+    return TcpCounters(sent=1000 * base, sent_again=10 * base, probes=2 * base, timeouts=base)
+
+
+def counted(*times: float, host: str = "n9") -> list[Sample]:
+    """In every second 1000 segments are sent, 10 again, 2 of them as probes, and 1 timer ends."""
+    return [make_sample(time, host, tcp=counters(int(time))) for time in times]
+
+
+def sent(samples: list[Sample], *hosts: HostRecord) -> list[TcpCounters | None]:
+    return [host.tcp for host in with_tcp(hosts or (make_host(),), samples, WINDOW)]
+
+
+def test_segments_count_from_the_last_look_before_the_window_to_the_first_after_it() -> None:
+    assert sent(counted(1.0, 8.0, 12.0, 19.0, 23.0, 40.0)) == [counters(15)]
+    assert sent(counted(10.0, 20.0)) == [counters(10)]
+
+
+def test_segments_of_every_host_count_on_its_own_clock() -> None:
+    here = make_host("n1", facts=make_facts("node1"))
+    ahead = make_host("n2", facts=make_facts("node2"), clock_offset_s=1000.0)
+    samples = [*counted(9.0, 21.0, host="n1"), *counted(1004.0, 1008.0, 1025.0, host="n2")]
+    assert sent(samples, here, ahead) == [counters(12), counters(17)]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param([], id="none"),
+        pytest.param(counted(8.0, 12.0, 19.0), id="none after"),
+        pytest.param(counted(12.0, 23.0), id="none before"),
+        pytest.param(counted(8.0, 23.0, host="n1"), id="of another host"),
+        pytest.param([*counted(8.0), make_sample(23.0)], id="a kernel that does not tell"),
+        pytest.param(
+            [*counted(8.0), replace(counted(23.0)[0], tcp=counters(1))],
+            id="a counter that began anew",
+        ),
+    ],
+)
+def test_too_few_looks_tell_nothing_of_tcp(samples: list[Sample]) -> None:
+    assert sent(samples) == [None]
+
+
+def test_probes_are_no_losses() -> None:
+    assert counters(1).lost == 8
+    assert TcpCounters(sent=9, sent_again=1, probes=3, timeouts=0).lost == 0

@@ -1,12 +1,14 @@
-"""Want of memory is told apart from other failures, wherever it shows."""
+"""Want of memory is told apart from other failures; packages are missing for as long as asked."""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
-from ps_allreduce.fork_server.child import KernelWatch, count_kills
+from ps_allreduce.fork_server.child import KernelWatch, count_kills, left_out
 from ps_allreduce.fork_server.messages import EndAll, Event, Exited
 from tests.pretend import fake_server
 from tests.talk import ENDLESS, Server
@@ -92,3 +94,24 @@ def test_what_we_end_ourselves_is_not_out_of_memory(tmp_path: Path, kernel: Path
         assert [message for message in server.seen if isinstance(message, Event)] == []
     finally:
         server.program.end()
+
+
+@pytest.fixture
+def unused(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that can be imported and was not yet."""
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    monkeypatch.setattr(sys, "stdout", None)  # it prints a poem
+    return "this"
+
+
+def test_a_package_is_missing_for_a_while(unused: str) -> None:
+    with pytest.raises(ImportError), left_out(unused):
+        importlib.import_module(unused)
+    assert unused not in sys.modules
+    assert importlib.import_module(unused).__name__ == unused
+
+
+def test_what_is_imported_stays() -> None:
+    with left_out("importlib"):
+        assert importlib.import_module("importlib") is importlib
+    assert sys.modules["importlib"] is importlib
