@@ -228,13 +228,13 @@ def test_suggestion_is_within_two_percent_of_the_best(
     )
 
 
-def test_a_gain_below_two_percent_is_not_worth_more_messages() -> None:
-    model = variables(100, 101)
-    plans = [make_plan(policy, model, 2, split_bytes=10) for policy in Policy]
-    assert suggest(plans).policy is not Policy.PARTITIONED
-    assert suggest([make_plan(p, variables(100, 1), 2, 10) for p in Policy]).policy is (
-        Policy.PARTITIONED
-    )
+@pytest.mark.parametrize(("second", "is_cut"), [(102, False), (106, True)])
+def test_a_gain_below_2_percent_is_not_worth_a_cut(second: int, is_cut: bool) -> None:
+    plans = [
+        make_plan(policy, variables(100, second), 2, split_bytes=60)
+        for policy in (Policy.PARTITIONED, Policy.GREEDY)
+    ]
+    assert (len(suggest(plans).shards) > 2) is is_cut
 
 
 @pytest.mark.parametrize("policy", WHOLE)
