@@ -33,8 +33,11 @@ _UNKNOWN = (
 #: Sweeps of launches that look at links and windows before another sweep.
 BEFOREHAND = ("first-look", "pilot")
 
+#: Begins the names of sweeps that only search.
+SEARCH = "search"
+
 #: Sweeps that chose something, by the first part of their names.
-CHOOSING = (*BEFOREHAND, "tune", "search")
+CHOOSING = (*BEFOREHAND, "tune", SEARCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,6 +81,11 @@ class SweepResults:
     def name(self) -> str:
         """Of the sweep."""
         return self.block.records[0].sweep
+
+    @property
+    def searched(self) -> bool:
+        """Its launches only search: the sweep behind measures the best settings anew."""
+        return self.name.partition("/")[0] == SEARCH
 
     @property
     def chose(self) -> bool:

@@ -126,7 +126,8 @@ _Measured = tuple[Path, Case]
 
 
 def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
-    for case in cases_of(analysed(read_sweep(sweep))):
+    results = analysed(read_sweep(sweep))
+    for case in cases_of(results) if not results.searched else ():
         points = [point for point in case.points if len(point.rates)]
         names = {point.experiment.workload.model.name for point in points}
         of_gate = any(point.experiment.workload.deterministic for point in points)

@@ -34,6 +34,7 @@ from ps_allreduce.point.resources import Device
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Precision, Workload
+from ps_allreduce.record.variables import MADE_DENSE
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -265,7 +266,7 @@ def _surroundings(training: Training) -> dict[str, object]:
         "cpu": record.provenance.cpu_model,
         "versions": record.provenance.versions,
         "measured_at": record.started_at,
-        "notes": getattr(record.experiment.workload.model, "notes", ()),
+        "notes": _notes(record.experiment),
         "cores_per_worker": record.experiment.resources.cores_per_worker,
         "better_alone": measured.better_alone,
         "label": record.experiment.strategy.label,
@@ -330,3 +331,10 @@ def _literal(text: str) -> object:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def _notes(experiment: Experiment) -> list[str]:
+    """What is not done as the model asks for; gradients of rows stay sparse where rows are sent."""
+    strategy, notes = experiment.strategy, getattr(experiment.workload.model, "notes", ())
+    sends_rows = strategy.is_sparse or strategy.as_shipped
+    return [note for note in notes if not (sends_rows and MADE_DENSE in note)]

@@ -99,6 +99,14 @@ def test_runs_of_the_gate_are_no_measurements(results: Path) -> None:
     assert choose(results, "best", None).record.experiment == RING
 
 
+def test_launches_of_a_search_are_no_settings_to_take_home(results: Path) -> None:
+    faster = make_experiment(AllReduce, 2, workload=Workload(batch_per_worker=8))
+    save_all(results / "search" / "learning", runs(faster, times(20.0), sweep="search/learning"))
+    assert choose(results, "best", None).record.experiment == RING
+    with pytest.raises(UserError, match="no setting begins"):
+        choose(results, faster.experiment_id, None)
+
+
 def test_hosts_of_servers_count_where_the_fastest_is_chosen(tmp_path: Path) -> None:
     rings = [make_experiment(AllReduce, n, spread=Spread()) for n in (2, 4)]
     apart = make_experiment(SynchronousServers, 2, spread=Spread(), layout=LayoutKind.DEDICATED)

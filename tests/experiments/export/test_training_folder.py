@@ -47,6 +47,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import EmulatedCompute, Precision, Workload
 from ps_allreduce.record.provenance import ROOT
+from ps_allreduce.record.variables import MADE_DENSE
 from tests.examples import experiments, fast
 from tests.fakes import make_experiment, make_record
 
@@ -106,6 +107,16 @@ def test_any_setting_becomes_a_python_program(experiment: Experiment) -> None:
         assert launch.name == STARTS[start]
         assert experiment.experiment_id in about.text
         assert len(program.text.splitlines()) < 380
+
+
+@pytest.mark.parametrize("name", ["own", "rows, own", "plain, own"])
+def test_gradients_are_called_dense_only_where_whole_tables_are_sent(name: str) -> None:
+    example = EXAMPLES[name]
+    model = replace(OWN, notes=(*OWN.notes, f"the gradient of t {MADE_DENSE}"))
+    own = replace(example, workload=replace(example.workload, model=model))
+    _, _, about = render(training(own))
+    assert "not your Lion" in about.text
+    assert (MADE_DENSE in about.text) is (name == "own")
 
 
 LOOSE = ImageFiles(path="/images", num_files=9, num_bytes=99, num_classes=2, checksum="0123")
