@@ -115,8 +115,9 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     if made := tuple(each for each in found if each is not None):
         return made
     raise UserError(
-        "no launch that sends gradients between hosts is ok and small enough: there is nothing to "
-        "predict from. A sweep on several hosts, such as ps-sweep, has some."
+        "there is nothing to predict from: no launch that sends gradients between hosts is ok and "
+        "has fewer workers than are asked for. Ask for more workers, or measure fewer (make "
+        "ps-sweep)."
     )
 
 

@@ -43,6 +43,8 @@ def searched_first(request: StudyRequest) -> StudyRequest:
     )
     plain_console().print(f"First a search, whose launches are kept in {wanted.sweep_dir}:")
     status = run_study(wanted)
+    if request.sweep.dry_run:
+        plain_console().print("Then its best settings are compared; these launches are not listed.")
     if status == INTERRUPTED or request.sweep.dry_run:
         sys.exit(status)
     points, block = begun(wanted.sweep_dir)
