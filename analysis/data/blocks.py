@@ -85,7 +85,7 @@ class SweepResults:
     @property
     def searched(self) -> bool:
         """Its launches only search: the sweep behind measures the best settings anew."""
-        return self.name.partition("/")[0] == SEARCH
+        return self.name.startswith(f"{SEARCH}/")
 
     @property
     def chose(self) -> bool:

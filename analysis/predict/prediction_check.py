@@ -224,9 +224,8 @@ def _followers(
 
 
 def _setting(own: Experiment) -> Hashable:
-    """What a launch has to share with a prediction; more hosts than are needed change nothing."""
-    network = own.network and replace(own.network, num_hosts=MAX_HOSTS)
-    return own.strategy, own.num_workers, own.workload, own.spread, network, own.resources.device
+    """What a launch has to share with a prediction."""
+    return *_question(own), own.strategy, own.spread, own.resources.device
 
 
 def _checked(prediction: Prediction, launches: Sequence[RunRecord]) -> CheckedPoint:
@@ -283,7 +282,7 @@ def check_advice(points: Sequence[Measured]) -> tuple[CheckedAdvice, ...]:
     groups: dict[Hashable, list[Measured]] = {}
     for prediction, launches in points:
         if prediction.experiment.strategy.synchronous and len(launches) > 1:
-            groups.setdefault(_question(prediction), []).append((prediction, launches))
+            groups.setdefault(_question(prediction.experiment), []).append((prediction, launches))
     return tuple(_checked_advice(own) for own in groups.values() if len(own) > 1)
 
 
@@ -294,8 +293,8 @@ def upper_end(questions: Sequence[CheckedAdvice]) -> float:
     return float(np.quantile(drawn, 1.0 - _ABOVE))
 
 
-def _question(prediction: Prediction) -> Hashable:
-    own = prediction.experiment
+def _question(own: Experiment) -> tuple[Hashable, ...]:
+    """More hosts than are needed change nothing."""
     network = own.network and replace(own.network, num_hosts=MAX_HOSTS)
     return own.workload, own.num_workers, network
 

@@ -10,7 +10,7 @@ here too.  What the parts by cause are is decided in `explained_parts`, how they
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -151,8 +151,18 @@ def difference(
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     seconds = {cause: subtract(long[cause], short[cause]) for cause in Cause if cause in long}
+    parts = _caused(seconds, shown)
+    return Difference(
+        step=step,
+        share=step.mean / float(short.sum(axis="columns").mean()),
+        parts=tuple(sorted(parts, key=lambda part: -part.seconds.mean)),
+    )
+
+
+def _caused(seconds: Mapping[Cause, Estimate], shown: Mapping[Cause, Estimate]) -> list[CausedPart]:
+    """What each cause takes, without those that take nothing."""
     saved_s = sum(seconds[cause].mean for cause in OF_LINKS)
-    parts = [
+    return [
         CausedPart(
             cause=cause,
             seconds=each,
@@ -162,11 +172,6 @@ def difference(
         for cause, each in seconds.items()
         if abs(each.mean) > _ROUNDED_S
     ]
-    return Difference(
-        step=step,
-        share=step.mean / float(short.sum(axis="columns").mean()),
-        parts=tuple(sorted(parts, key=lambda part: -part.seconds.mean)),
-    )
 
 
 def _limit(cause: Cause, mean_s: float, saved_s: float) -> str:
