@@ -29,7 +29,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio, ratio_text
+from analysis.wording import number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles, Synthetic
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -87,13 +87,10 @@ def show_curves(curves: Sequence[PublishedCurve], cases: Sequence[Case]) -> Show
     pairs = [(curve, case) for case in made_up for curve in curves if curve.of(case.points[0])]
     reading = reading_costs(curves, cases)
     tables = [
-        TextTable(rows=table_beside(curve, case), title=case.name, caption=TEXTS["table"])
-        for curve, case in pairs
+        TEXTS.table("table", table_beside(curve, case), title=case.name) for curve, case in pairs
     ]
     if not reading.empty:
-        tables.append(
-            TextTable(rows=reading, title="What real images cost", caption=TEXTS["reading"])
-        )
+        tables.append(TEXTS.table("reading", reading))
     return Shown(
         sentences=[line for curve, case in pairs for line in _sentences(curve, case)],
         tables=tables,
@@ -231,15 +228,8 @@ def _figures(curve: PublishedCurve, case: Case, told: str) -> list[DrawnFigure]:
     if not every["launches"].map(bool).any():
         return []
     data = data_of(pd.concat([marks.assign(curve=name) for name, marks in curves.items()]))
-    return [
-        DrawnFigure(
-            name=f"published-{told}" if told else "published",
-            title="Beside the published numbers",
-            caption=TEXTS["figure"],
-            figure=_drawn(case.name, curves, every),
-            data=data,
-        )
-    ]
+    drawn = TEXTS.figure("figure", _drawn(case.name, curves, every), data)
+    return [replace(drawn, name=f"{drawn.name}-{told}") if told else drawn]
 
 
 def _drawn(name: str, curves: Mapping[str, pd.DataFrame], every: pd.DataFrame) -> Figure:

@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     IDEAL,
     INK,
@@ -37,7 +36,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import NONE, TextTable, number, ratio, ratio_text
+from analysis.wording import NONE, number, ratio, ratio_text
 from ps_allreduce.point.measurement import EvaluationMode
 from ps_allreduce.point.strategies import Horovod
 from ps_allreduce.point.workload import Scaling
@@ -60,18 +59,17 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["Nothing was evaluated, so there is no epoch to tell of."])
     curves = rows[rows["strategy"] != Horovod.kind]
     tables = [
-        TextTable(rows=_epochs(curves), title="Time of an epoch", caption=TEXTS["epochs"]),
-        TextTable(rows=_pop(curves), title="POP metrics", caption=TEXTS["pop"]),
+        TEXTS.table("epochs", _epochs(curves)),
+        TEXTS.table("pop", _pop(curves)),
     ]
     fused = rows[rows["strategy"] == Horovod.kind]
     if not fused.empty:
-        tables.append(
-            TextTable(rows=_fusion(fused), title="Fusion buffer", caption=TEXTS["fusion"])
-        )
+        tables.append(TEXTS.table("fusion", _fusion(fused)))
+    several = curves["workers"].nunique() > 1
     return Shown(
         sentences=[*_sentences(curves)],
         tables=tables,
-        figures=[_figure(curves)] if curves["workers"].nunique() > 1 else [],
+        figures=[TEXTS.figure("figure", _drawn(curves), data_of(curves))] if several else [],
     )
 
 
@@ -199,16 +197,6 @@ def _fusion(rows: pd.DataFrame) -> pd.DataFrame:
             "workers": rows["workers"].map(str),
             "train/s": rows["training_rate"].map(number),
         }
-    )
-
-
-def _figure(rows: pd.DataFrame) -> DrawnFigure:
-    return DrawnFigure(
-        name="speed-up-of-an-epoch",
-        title="Speed-up of an epoch",
-        caption=TEXTS["figure"],
-        figure=_drawn(rows),
-        data=data_of(rows),
     )
 
 

@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -42,7 +41,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, count_text, number, ratio
+from analysis.wording import count_text, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import HUGECTR_EXPONENT, RecommenderModel
 from ps_allreduce.point.strategies import (
@@ -70,17 +69,10 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["No workload has both rows and whole tables with launches."])
     rows = rows.sort_values(["num_workers", "alike", "share"], ascending=[False, False, False])
     drawn = rows[rows["alike"]]
-    figure = DrawnFigure(
-        name="rows-against-whole-tables",
-        title="Where rows travel faster than whole tables",
-        caption=TEXTS["figure"],
-        figure=_drawn(drawn),
-        data=data_of(rows),
-    )
     return Shown(
         sentences=[*_crossings(drawn), *_sentences(drawn)],
-        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
-        figures=[figure],
+        tables=[TEXTS.table("table", _text(rows))],
+        figures=[TEXTS.figure("figure", _drawn(drawn), data_of(rows))],
     )
 
 

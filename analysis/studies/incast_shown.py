@@ -16,7 +16,6 @@ from analysis.data.cases import Case, Point
 from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import INK
 from analysis.stats.points import mean_rate
 from analysis.studies.shown import (
@@ -29,7 +28,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio
+from analysis.wording import number, ratio
 from ps_allreduce.declared import megabytes
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
@@ -51,17 +50,10 @@ def _show(cases: Sequence[Case]) -> Shown:
         key=lambda own: own.map(order).fillna(len(order)) if own.name == "control" else own,
         kind="stable",
     )
-    figure = DrawnFigure(
-        name="kept-behind-shallow-ports",
-        title="What a shallow port leaves of the rate",
-        caption=TEXTS["figure"],
-        figure=_drawn(rows),
-        data=data_of(rows),
-    )
     return Shown(
         sentences=[*_sentences(rows), *_missing(rows)],
-        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
-        figures=[figure],
+        tables=[TEXTS.table("table", _text(rows))],
+        figures=[TEXTS.figure("figure", _drawn(rows), data_of(rows))],
     )
 
 

@@ -39,7 +39,6 @@ from analysis.studies.shown import (
 )
 from analysis.wording import (
     NONE,
-    TextTable,
     capital,
     factor_text,
     number,
@@ -154,15 +153,9 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown(sentences=["No training has learned yet."])
     return Shown(
         sentences=[sentence for task in tasks for sentence in _sentences(task)],
-        tables=[TextTable(rows=_table(t), title=t.title, caption=TEXTS["table"]) for t in tasks],
+        tables=[TEXTS.table("table", _table(t), title=t.title) for t in tasks],
         figures=[
-            DrawnFigure(
-                name="learning-curves",
-                title="How fast strategies learn",
-                caption=TEXTS["curves"],
-                figure=_drawn(tasks),
-                data=pd.concat([task.curves for task in tasks]),
-            ),
+            TEXTS.figure("curves", _drawn(tasks), pd.concat([task.curves for task in tasks])),
             *_against_workers(tasks),
             *_staleness(tasks),
         ],
@@ -345,13 +338,8 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     marks = marks.assign(**{name: rows[name] for name in ("ok", "planned", "failed")})
     labels = [*dict.fromkeys(marks["label"])]
     panels = {str(panel): curves_of(own, labels) for panel, own in marks.groupby("panel")}
-    yield DrawnFigure(
-        name="target-against-workers",
-        title="Time to the target, against workers",
-        caption=TEXTS["against_workers"],
-        figure=plot_panels(panels, ticks, ("workers", "seconds to the target"), columns=1),
-        data=rows.drop(columns=["side", "launches"]),
-    )
+    figure = plot_panels(panels, ticks, ("workers", "seconds to the target"), columns=1)
+    yield TEXTS.figure("against_workers", figure, rows.drop(columns=["side", "launches"]))
 
 
 def _mark(task: _Task, each: _Trained) -> dict[str, object]:
@@ -392,13 +380,7 @@ def _staleness(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
                 )
             axes.set_title(task.title, loc="left")
         finish_grid(figure, grid, len(shown), ("staleness, updates", "share"))
-    yield DrawnFigure(
-        name="staleness",
-        title="How stale updates are",
-        caption=TEXTS["staleness"],
-        figure=figure,
-        data=data,
-    )
+    yield TEXTS.figure("staleness", figure, data)
 
 
 def _stale_rows(task: _Task) -> Iterator[dict[str, object]]:

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, draw_launches
 from analysis.figures.point_rows import name_rows
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     FAINT,
@@ -37,7 +36,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, rate_text, ratio
+from analysis.wording import number, rate_text, ratio
 from ps_allreduce.point.accelerators import SPEEDS
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
@@ -61,17 +60,14 @@ def _show(cases: Sequence[Case]) -> Shown:
     if rows.empty:
         return Shown()
     rows = rows.sort_values(["model", "compute_ms", "link"], ascending=[True, False, True])
-    figure = DrawnFigure(
-        name="compute-and-transfer",
-        title="Compute beside transfer",
-        caption=TEXTS["figure"],
-        figure=_drawn(rows),
-        data=data_of(rows.rename(columns={"steps_ms": "launches"})).rename(
-            columns={"launches": "steps_ms"}
-        ),
+    data = data_of(rows.rename(columns={"steps_ms": "launches"}))
+    return Shown(
+        sentences=[*_sentences(rows)],
+        tables=[TEXTS.table("table", _text(rows))],
+        figures=[
+            TEXTS.figure("figure", _drawn(rows), data.rename(columns={"launches": "steps_ms"}))
+        ],
     )
-    table = TextTable(rows=_text(rows), caption=TEXTS["table"])
-    return Shown(sentences=[*_sentences(rows)], tables=[table], figures=[figure])
 
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:

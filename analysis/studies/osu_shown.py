@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     IDEAL,
     INK,
@@ -37,7 +36,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio, ratio_text, with_interval
+from analysis.wording import number, ratio, ratio_text, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.workload import Scaling
 
@@ -59,18 +58,15 @@ def _show(cases: Sequence[Case]) -> Shown:
     alone = filter(_is_on_one_host, points)
     computed = [point for point in alone if point.experiment.workload.emulated is None]
     if computed:
-        tables.append(
-            TextTable(rows=_host_table(computed), title="One host", caption=TEXTS["host"])
-        )
+        tables.append(TEXTS.table("host", _host_table(computed)))
     rows = pd.DataFrame(
         _row(point, base)
         for point, base in beside_base(points, _is_on_one_host, _trained)
         if not _is_on_one_host(point)
     )
     if not rows.empty:
-        told = _scaling_table(rows)
-        tables.append(TextTable(rows=told, title="More hosts", caption=TEXTS["scaling"]))
-        figures.append(_figure(rows))
+        tables.append(TEXTS.table("scaling", _scaling_table(rows)))
+        figures.append(TEXTS.figure("figure", _drawn(rows), data_of(rows)))
     return Shown(
         sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],
         tables=tables,
@@ -188,16 +184,6 @@ def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
     ]
     if told:
         yield f"Weak scaling on {rows['hosts'].max()} hosts, speed-up over one: {', '.join(told)}."
-
-
-def _figure(rows: pd.DataFrame) -> DrawnFigure:
-    return DrawnFigure(
-        name="speed-up-over-hosts",
-        title="Speed-up over hosts",
-        caption=TEXTS["figure"],
-        figure=_drawn(rows),
-        data=data_of(rows),
-    )
 
 
 def _marks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -35,7 +35,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, count_text, number, ratio_text, with_interval
+from analysis.wording import count_text, number, ratio_text, with_interval
 
 TEXTS = texts_of("pcad")
 
@@ -58,20 +58,15 @@ def _show(cases: Sequence[Case]) -> Shown:
     launches = pd.DataFrame([*_launches(cases)])
     if launches.empty:
         return Shown()
-    times = TextTable(rows=_times(launches), title="Time of an epoch", caption=TEXTS["times"])
+    times = TEXTS.table("times", _times(launches))
     figures = [_time_figure(launches)]
     fitted = _fitted(launches)
     if not fitted:
         told = "Too few settings were measured to fit models of the time."
         return Shown(sentences=[told], tables=[times], figures=figures)
-    tables = [
-        times,
-        TextTable(rows=_fits(fitted), title="Models of the time", caption=TEXTS["fits"]),
-    ]
+    tables = [times, TEXTS.table("fits", _fits(fitted))]
     tables += [
-        TextTable(
-            rows=_anova(fit), title=f"Analysis of variance, {name}", caption=TEXTS["variance"]
-        )
+        TEXTS.table("variance", _anova(fit), title=f"Analysis of variance, {name}")
         for name, fit in fitted.items()
     ]
     return Shown(
@@ -209,14 +204,8 @@ def _chance(p: float) -> str:
 
 def _time_figure(launches: pd.DataFrame) -> DrawnFigure:
     factors = ["model", "loop", "batch", "hosts"]
-    return DrawnFigure(
-        name="time-of-an-epoch",
-        title="Time of an epoch against hosts",
-        caption="Seconds of an epoch of 100,000 images against hosts, a panel for each model and "
-        "loop. Lines join means, bars are 95 % intervals, small circles are launches.",
-        figure=_drawn_times(launches, factors),
-        data=launches.sort_values([*factors, "turn"]),
-    )
+    data = launches.sort_values([*factors, "turn"])
+    return TEXTS.figure("epoch", _drawn_times(launches, factors), data)
 
 
 def _drawn_times(launches: pd.DataFrame, factors: Sequence[str]) -> Figure:
@@ -244,15 +233,7 @@ def _residual_figure(fitted: Fits) -> DrawnFigure:
         pd.DataFrame({"model": name, "fitted": fit.fittedvalues, "residual": fit.resid})
         for name, fit in fitted.items()
     ]
-    return DrawnFigure(
-        name="residuals",
-        title="Residuals of the models",
-        caption="Above: residuals against fitted values, which should show no shape. Below: sorted "
-        "residuals, in standard deviations, against those of a normal distribution, which should "
-        "lie on the line.",
-        figure=_drawn_residuals(fitted),
-        data=pd.concat(data),
-    )
+    return TEXTS.figure("residuals", _drawn_residuals(fitted), pd.concat(data))
 
 
 def _drawn_residuals(fitted: Fits) -> Figure:

@@ -62,15 +62,29 @@ class ShownStudy:
     show: Callable[[Sequence[Case]], Shown]
 
 
-def texts_of(name: str) -> Mapping[str, Any]:
-    """What is said of a study, by what it is said of (`studies.toml`)."""
-    texts: Mapping[str, Any] = tomllib.loads(_TEXTS.read_text(encoding="utf-8"))[name]
-    return texts
+@dataclass(frozen=True, slots=True)
+class StudyTexts:
+    """What is said of a study, by what it is said of (a part of `studies.toml`)."""
+
+    said: Mapping[str, Any]
+
+    def table(self, name: str, rows: pd.DataFrame, **changes: str) -> TextTable:
+        """A table under its title and caption."""
+        return TextTable(rows=rows, **self.said[name] | changes)
+
+    def figure(self, name: str, figure: Figure, data: pd.DataFrame) -> DrawnFigure:
+        """A figure under its name, title and caption."""
+        return DrawnFigure(figure=figure, data=data, **self.said[name])
+
+
+def texts_of(name: str) -> StudyTexts:
+    """Of a study."""
+    return StudyTexts(tomllib.loads(_TEXTS.read_text(encoding="utf-8"))[name])
 
 
 def shown_study(name: str, show: Callable[[Sequence[Case]], Shown]) -> ShownStudy:
     """The study of a sweep's name, with what is said of it."""
-    texts = texts_of(name)
+    texts = texts_of(name).said
     differences = tuple(texts["differences"])
     return ShownStudy(name=name, source=texts["source"], differences=differences, show=show)
 

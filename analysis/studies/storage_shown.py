@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of
 from analysis.figures.point_rows import draw_rows, name_rows
-from analysis.figures.save import DrawnFigure
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -40,7 +39,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import TextTable, number, ratio, ratio_text
+from analysis.wording import number, ratio, ratio_text
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import InputFiles
 from ps_allreduce.point.inputs.data_set import Pipeline
@@ -61,17 +60,10 @@ def _show(cases: Sequence[Case]) -> Shown:
         told = "Nothing can be held against synthetic images: state --input synthetic and others."
         return Shown(sentences=[told])
     rows = rows.sort_values(["of", "input"])
-    figure = DrawnFigure(
-        name="relative-to-synthetic",
-        title="What reading costs",
-        caption=TEXTS["figure"],
-        figure=_drawn(rows),
-        data=data_of(rows),
-    )
     return Shown(
         sentences=[*_sentences(rows)],
-        tables=[TextTable(rows=_text(rows), caption=TEXTS["table"])],
-        figures=[figure],
+        tables=[TEXTS.table("table", _text(rows))],
+        figures=[TEXTS.figure("figure", _drawn(rows), data_of(rows))],
     )
 
 
