@@ -22,7 +22,7 @@ if __name__ == "__main__":
 import click
 from rich.console import Console
 
-from analysis.data.blocks import BEFOREHAND, SweepResults, analysed
+from analysis.data.blocks import SweepResults, analysed
 from analysis.data.case_names import file_names
 from analysis.data.cases import Case, cases_of
 from analysis.data.columns import write_summary
@@ -45,6 +45,7 @@ from analysis.stats.two_results import shared_cases
 from analysis.timeline.trace_events import save_traces
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.process import end_as_interrupted
+from ps_allreduce.record.choices import BEFOREHAND
 from ps_allreduce.terminal import Terminal, echo
 
 OK, SOME_FAILED = 0, 1

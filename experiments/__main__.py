@@ -53,6 +53,7 @@ from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.point.strategies.stated import StrategySettings
+from ps_allreduce.record.choices import TUNE
 from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import echo
 
@@ -198,7 +199,7 @@ def advise(
     echo("\n".join(told))
 
 
-@cli.command("tune")
+@cli.command(TUNE)
 @click.option(
     "--minutes", type=float, default=10.0, show_default=True, help="Time of all launches together."
 )
@@ -225,7 +226,7 @@ def tune(
     from experiments.tuning.tune import PROFILE, run_tuning
 
     request = StudyRequest(
-        name="tune",
+        name=TUNE,
         study=candidates.STUDY,
         launcher=launcher,
         sweep=SweepRequest(

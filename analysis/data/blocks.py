@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import pandas as pd
 
 from analysis.data.load import SweepFiles
+from ps_allreduce.record.choices import CHOOSING, SEARCH
 from ps_allreduce.record.hosts import HostFacts, facts_apart
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
@@ -28,16 +29,6 @@ _UNKNOWN = (
     "nothing that the records hold: perhaps hosts of the job that no run used, or the number "
     "of cores that hosts offered"
 )
-
-
-#: Sweeps of launches that look at links and windows before another sweep.
-BEFOREHAND = ("first-look", "pilot")
-
-#: Begins the names of sweeps that only search.
-SEARCH = "search"
-
-#: Sweeps that chose something, by the first part of their names.
-CHOOSING = (*BEFOREHAND, "tune", SEARCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -71,19 +71,13 @@ def balanced_loads(used: PlacementUsed | None) -> Sequence[int] | None:
     return [round(sum(used.bytes_per_server) / num_ps)] * num_ps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BetterPlacement:
-    """A placement, and the largest share of the bytes that a server would hold."""
+def better_placement(used: PlacementUsed) -> tuple[float, Policy]:
+    """The placement that would balance best what a run placed; of equals the one without cuts.
 
-    policy: Policy
-    share: float
-
-
-def better_placement(used: PlacementUsed) -> BetterPlacement:
-    """The placement that would balance best what a run placed; of equals the one without cuts."""
+    Before it, the largest share of the bytes that a server would hold.
+    """
     found = [(_largest_share(policy, used), policy) for policy in _BALANCED]
-    share, policy = min(found, key=lambda each: round(each[0], 2))
-    return BetterPlacement(policy=policy, share=share)
+    return min(found, key=lambda each: round(each[0], 2))
 
 
 def _largest_share(policy: Policy, used: PlacementUsed) -> float:

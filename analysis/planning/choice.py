@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.data.blocks import BEFOREHAND, analysed
+from analysis.data.blocks import analysed
 from analysis.data.cases import Case, Point, cases_of
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.metric import RATE
@@ -29,6 +29,7 @@ from analysis.wording import count_text, number, with_interval
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.sides import SHIPPED_ALLREDUCE
 from ps_allreduce.point.strategies import Single
+from ps_allreduce.record.choices import BEFOREHAND
 from ps_allreduce.record.records import RunRecord
 
 BEST = "best"

@@ -60,17 +60,17 @@ def _placement_advice(told: Explanation) -> str:
     if used is None:
         return ""
     loads = used.bytes_per_server
-    hottest, better = loads.index(max(loads)), better_placement(used)
-    if better.share > WORTH_MOVING * max(loads) / sum(loads):
+    hottest, (share, policy) = loads.index(max(loads)), better_placement(used)
+    if share > WORTH_MOVING * max(loads) / sum(loads):
         return ""
     holds = (
         f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
         f"under {told.slower.asked['placement']}."
     )
-    if better.policy in _measured(told, "placement"):
+    if policy in _measured(told, "placement"):
         return holds
-    whose = "each" if better.share * len(loads) < 1.02 else "the hottest"
-    return f"{holds} {better.policy} would give {whose} {better.share:.0%}."
+    whose = "each" if share * len(loads) < 1.02 else "the hottest"
+    return f"{holds} {policy} would give {whose} {share:.0%}."
 
 
 def _rows_advice(told: Explanation) -> str:

@@ -45,6 +45,7 @@ from ps_allreduce.point.strategies import NoCommunication
 from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.record.choices import (
     EXCHANGES,
+    FIRST_LOOK,
     ExchangeChoice,
     ExchangeMode,
     batch_question,
@@ -52,9 +53,6 @@ from ps_allreduce.record.choices import (
     rate_question,
 )
 from ps_allreduce.record.records import FOREIGN_LIMIT, RunRecord
-
-#: The folder of its records; it is no sweep.
-NAME = "first-look"
 
 #: Of the links of a cluster on which a first look came to nothing.
 ASSUMED_BITS_PER_S = 1e9
@@ -197,11 +195,11 @@ class FirstLook:
         )
 
     def _run(self, point: Experiment) -> RunRecord:
-        folder = self.request.launcher.results / NAME
+        folder = self.request.launcher.results / FIRST_LOOK
         place = replace(self.place, sweep_dir=folder, listener=RunListener())
         place.launcher.check(point)
         place.launcher.prepare(point.workload)
-        with open_session(place, NAME, self.request.sweep.chosen_profile) as session:
+        with open_session(place, FIRST_LOOK, self.request.sweep.chosen_profile) as session:
             return run_uninterrupted(session, point)
 
 

@@ -29,11 +29,9 @@ from experiments.sweep.sweep import Sweep
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import tasks_of
 from ps_allreduce.point.sides import main_points
+from ps_allreduce.record.choices import PILOT
 from ps_allreduce.record.files import RunFiles
 from ps_allreduce.record.records import RunRecord
-
-#: The folder of its records; it is no sweep.
-NAME = "pilot"
 
 #: How often each of its points is launched.
 LAUNCHES_EACH = 2
@@ -116,7 +114,7 @@ class Pilot:
         total = sum(len(queue) for queue in queues.values())
         place = replace(
             self.place,
-            sweep_dir=self.request.launcher.results / NAME,
+            sweep_dir=self.request.launcher.results / PILOT,
             listener=_Count(self.place.listener, total),
         )
         self.console.print(
@@ -124,7 +122,7 @@ class Pilot:
         )
         for pair in pairs.values():
             place.launcher.prepare(pair[0].workload)
-        with open_session(place, NAME, sweep.profile) as session:
+        with open_session(place, PILOT, sweep.profile) as session:
             return {
                 model: dict(_launched(session, point) for point in queue)
                 for model, queue in queues.items()

@@ -16,10 +16,8 @@ from experiments.sweep.definition import begun
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.record.choices import SEARCH
 from ps_allreduce.record.records import RunRecord, Status
-
-#: Begins the names of sweeps that only search.
-SEARCH = "search"
 
 
 def searched_first(request: StudyRequest) -> StudyRequest:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from experiments import surroundings
@@ -72,15 +71,6 @@ MOST_DISTURBED = 0.15
 _BURN = ("sh", "-c", "while :; do :; done")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where turns are made and noted."""
-
-    session: Session
-    data_dir: Path
-    notes: Path
-
-
 def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> int:
     """Make the turns that are missing, as far as the time goes, and show what was found.
 
@@ -107,8 +97,7 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
         surroundings.workplace(settings, folder) as place,
         open_session(place, FOLDER, PROFILE) as session,
     ):
-        where = _Place(session=session, data_dir=settings.data_dir, notes=folder / FILE)
-        left = _make_turns(where, draws(seed, launches), ends_at)
+        left = _make_turns(session, settings.data_dir, draws(seed, launches), ends_at)
     if turns := read_lines(folder / FILE, PlantedTurn):
         echo("\n".join(render_found(judge(turns, runs_table(folder)))))
     if left:
@@ -116,22 +105,23 @@ def plant_causes(results: Path, seed: int, launches: int, budget_s: float) -> in
     return 1 if left else 0
 
 
-def _make_turns(where: _Place, drawn: list[Draw], ends_at: float) -> int:
+def _make_turns(session: Session, data_dir: Path, drawn: list[Draw], ends_at: float) -> int:
     """The sound launches, then every draw; returns how many turns are missing for lack of time."""
-    made = read_lines(where.notes, PlantedTurn)
+    notes = session.place.sweep_dir / FILE
+    made = read_lines(notes, PlantedTurn)
     numbers = {turn.number for turn in made}
     before = [Draw(side=side, sizes={}) for _ in range(BEFOREHAND) for side in SIDES]
     wanted = list(enumerate([*before, *drawn], start=-len(before)))
     missing = [each for each in wanted if each[0] not in numbers]
-    where.session.place.listener.begin(
+    session.place.listener.begin(
         sum(_launches_of(draw) for _, draw in missing),
         sum(_launches_of(draw) for number, draw in wanted if number in numbers),
     )
     for done, (number, draw) in enumerate(missing):
         if time.monotonic() > ends_at:
             return len(missing) - done
-        made.append(_turn(where, number, draw, made))
-        write_lines(where.notes, made)
+        made.append(_turn(session, data_dir, number, draw, made))
+        write_lines(notes, made)
     return 0
 
 
@@ -151,7 +141,9 @@ def _sound_step(names: Sequence[str], folder: Path) -> SoundStep:
     )
 
 
-def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -> PlantedTurn:
+def _turn(
+    session: Session, data_dir: Path, number: int, draw: Draw, made: Sequence[PlantedTurn]
+) -> PlantedTurn:
     """The launches without each cause, the one with all of them, and those without each again.
 
     Launches that get slower or faster meanwhile do so on both sides of the one with all causes.
@@ -164,9 +156,9 @@ def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -
 
     def launched(wanted: Mapping[Plant, float]) -> str:
         if not wanted:
-            return _launched(where, sound, 0)
-        step = _sound_step(known[-LATEST:], where.session.place.sweep_dir)
-        return _launched(where, planted_point(sound, wanted, step, where.data_dir), burners(wanted))
+            return _launched(session, sound, 0)
+        step = _sound_step(known[-LATEST:], session.place.sweep_dir)
+        return _launched(session, planted_point(sound, wanted, step, data_dir), burners(wanted))
 
     def without_each() -> dict[Plant, str]:
         return {
@@ -188,16 +180,16 @@ def _turn(where: _Place, number: int, draw: Draw, made: Sequence[PlantedTurn]) -
     )
 
 
-def _launched(where: _Place, point: Experiment, count: int) -> str:
+def _launched(session: Session, point: Experiment, count: int) -> str:
     """Launch a point until it ends well and little disturbed it; the identity of the run.
 
     Where all launches were disturbed, the one that was least.
     """
-    log = where.session.place.sweep_dir / "burners.log"
+    log = session.place.sweep_dir / "burners.log"
     ended_well: dict[str, float] = {}
     for _ in range(TRIES):
         with _burning(count, log):
-            record = run_uninterrupted(where.session, point)
+            record = run_uninterrupted(session, point)
         if record.status is Status.OK:
             ended_well[record.run_id] = _disturbed(record, count)
             if ended_well[record.run_id] <= MOST_DISTURBED:

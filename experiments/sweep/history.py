@@ -57,16 +57,13 @@ class Standing:
     def troubles(self) -> tuple[str, ...]:
         """What no further call of the same command mends, in sentences."""
         told = []
-        if self.failed:
-            begin = "1 point has" if len(self.failed) == 1 else f"{len(self.failed)} points have"
-            told.append(
-                f"{begin} failed for good: {_named(self.failed)}; --retry-failed tries again."
-            )
-        if self.invalid:
-            begin = "1 point has" if len(self.invalid) == 1 else f"{len(self.invalid)} points have"
-            told.append(
-                f"{begin} runs that are not valid and not repeated: {_named(self.invalid)}."
-            )
+        for points, what, ends in (
+            (self.failed, "failed for good", "; --retry-failed tries again."),
+            (self.invalid, "runs that are not valid and not repeated", "."),
+        ):
+            if points:
+                have = "point has" if len(points) == 1 else "points have"
+                told.append(f"{len(points)} {have} {what}: {_named(points)}{ends}")
         return tuple(told)
 
 

@@ -48,6 +48,7 @@ from ps_allreduce.errors import at_least
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
+from ps_allreduce.record.choices import TUNE
 from ps_allreduce.record.files import write_atomically
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.terminal import echo
@@ -165,7 +166,7 @@ def _outcome_of(record: RunRecord) -> LaunchOutcome:
 #: The name of the files that are left: all launches, and their figure.
 FILES = "tuning-race"
 
-PROFILE = replace(PROFILES[QUICK].without_budget(1), name="tune")
+PROFILE = replace(PROFILES[QUICK].without_budget(1), name=TUNE)
 
 
 def run_tuning(request: StudyRequest, minutes: float) -> int:
@@ -303,7 +304,7 @@ def _tuning(request: StudyRequest) -> StudyRequest:
     model = request.workload.model
     name = model.model.name if isinstance(model, OwnTraining) else model
     return StudyRequest(
-        name=f"tune/{slug(name or '')}",
+        name=f"{TUNE}/{slug(name or '')}",
         study=candidates.STUDY,
         launcher=request.launcher,
         sweep=SweepRequest(

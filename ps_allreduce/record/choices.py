@@ -16,6 +16,12 @@ from ps_allreduce.point.strategies import STRATEGIES
 #: The choice in `sweep.json` that holds how gradients travel.
 EXCHANGES = "how gradients travel"
 
+#: Names of sweeps that choose something, or their first parts.
+FIRST_LOOK, PILOT, TUNE, SEARCH = CHOOSING = ("first-look", "pilot", "tune", "search")
+
+#: Of these, sweeps of launches that look at links and windows before another sweep.
+BEFOREHAND = (FIRST_LOOK, PILOT)
+
 
 class ExchangeMode(StrEnum):
     """How gradients travel."""
