@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.figures.marks import LAUNCHES, data_of, marks_of, top_of
+from analysis.figures.marks import LAUNCHES, data_of, known, marks_of, top_of
 from analysis.figures.point_rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     FAINT,
@@ -257,17 +257,13 @@ def explanation_data(case: Case) -> pd.DataFrame:
             "faster": told.faster.setting.label,
             "part": part.cause.value,
             "ms": part.seconds.mean * 1e3,
-            "ms_low": _scaled(part.interval[0]),
-            "ms_high": _scaled(part.interval[1]),
+            "ms_low": known(part.interval[0]) * 1e3,
+            "ms_high": known(part.interval[1]) * 1e3,
         }
         for told in _drawn(case)
         for part in told.difference.parts
     ]
     return pd.DataFrame(rows)
-
-
-def _scaled(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
 
 
 def _pair_label(told: Explanation) -> str:

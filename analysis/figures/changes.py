@@ -29,7 +29,7 @@ from analysis.figures.style import (
 )
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Decision, Outcome
-from analysis.stats.points import launch_ratios
+from analysis.stats.points import launch_ratios, point_name
 from analysis.stats.rivals import Kind
 from analysis.stats.setting_pairs import Ladder, ladders, varies_exchange
 from analysis.wording import ratio_text, workers_text
@@ -113,7 +113,7 @@ def plot_exchange(case: Case) -> Figure | None:
         return None
     groups: dict[str, list[Comparison]] = {}
     for item in comparisons(case).of(Kind.CHANGED):
-        groups.setdefault(_name(item.second.best), []).append(item)
+        groups.setdefault(point_name(item.second.best), []).append(item)
     heights = [len(items) * _CHANGE_HEIGHT + _AROUND_CHANGES for items in groups.values()]
     limits = _limits([item for items in groups.values() for item in items])
     with style():
@@ -131,17 +131,13 @@ def plot_exchange(case: Case) -> Figure | None:
     return figure
 
 
-def _name(point: Point) -> str:
-    return f"{point.setting.label}, {workers_text(point.num_workers)}"
-
-
 def exchange_data(case: Case) -> pd.DataFrame:
     """Every setting of the exchange over the one that it is changed from, with its launches."""
     names = ("ratio", "low", "high")
     return pd.DataFrame(
         {
-            "setting": _name(item.first.best),
-            "changed_from": _name(item.second.best),
+            "setting": point_name(item.first.best),
+            "changed_from": point_name(item.second.best),
             **dict(zip(names, item.decision.ends, strict=True)),
             "outcome": str(item.decision.outcome),
             "launches": " ".join(f"{ratio:.6g}" for ratio in _ratios(item)),

@@ -101,6 +101,7 @@ def _together(
     forward_s, backward_s, spread = passes(experiment, cluster)
     slowest, strategy = int(np.argmax(forward_s + backward_s)), experiment.strategy
     wanted = _most_on_a_host(homes, cluster) * cluster.lone_cores / cluster.cores
+    crowd, busy = on_processors(wanted, cluster.crowding)
     return TogetherLoad(
         num_workers=experiment.num_workers,
         forward_s=float(forward_s[slowest]),
@@ -108,13 +109,23 @@ def _together(
         network_s=network_s,
         messages_s=messages_s,
         rounds=ring_rounds(experiment.num_workers) if strategy.uses_collective else 0,
-        crowd=wanted * cluster.crowding if wanted > 1.0 else 1.0,
-        busy=min(1.0, wanted),
+        crowd=crowd,
+        busy=busy,
         spread=spread,
         message=message,
         ways=2 if strategy.uses_servers else 1,
         sends=experiment.num_workers > 1 or strategy.uses_servers,
     )
+
+
+def on_processors(wanted: float, crowding: float) -> tuple[float, float]:
+    """How many times as long computation takes, and how busy it keeps processors.
+
+    Args:
+        wanted: processors that workers want, over those that there are.
+        crowding: as in `Cluster`.
+    """
+    return wanted * crowding if wanted > 1.0 else 1.0, min(1.0, wanted)
 
 
 def passes(experiment: Experiment, cluster: Cluster) -> tuple[Floats, Floats, float]:

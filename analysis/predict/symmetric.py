@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.predict.loads import Cluster, passes
+from analysis.predict.loads import Cluster, on_processors, passes
 from analysis.predict.models import TogetherLoad, ring_rounds
 from analysis.predict.sent import SentBytes, grown
 from ps_allreduce.bounds import push_share, ring_share
@@ -68,6 +68,7 @@ class Symmetric:
         """
         busiest, both, all_bytes = self._carried(workers, *held)
         wanted = self.wanted * (workers if self.shares_cores else 1)
+        crowd, busy = on_processors(wanted, self.crowding)
         return TogetherLoad(
             num_workers=workers,
             forward_s=self.forward_s + examples * self.forward_each_s,
@@ -75,8 +76,8 @@ class Symmetric:
             network_s=busiest / bytes_per_s,
             messages_s=self.cpu_s * (2 * all_bytes if self.shares_cores else both),
             rounds=0 if self.has_servers else ring_rounds(workers),
-            crowd=wanted * self.crowding if wanted > 1.0 else 1.0,
-            busy=min(1.0, wanted),
+            crowd=crowd,
+            busy=busy,
             spread=self.spread,
             message=grown(self.message, self.message_grows, workers, held[0]),
             ways=2 if self.has_servers else 1,

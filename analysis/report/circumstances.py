@@ -18,7 +18,7 @@ from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Outcome
 from analysis.stats.doubts import Drift, drifts_of, is_uneven, neighbours_of
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
-from analysis.stats.points import base_of, base_text, mean_rate, point_table
+from analysis.stats.points import base_of, base_text, mean_rate, point_name, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -187,7 +187,7 @@ def _worst_text(case: Case, cost: Callable[[pd.DataFrame], pd.Series], spelled: 
         point: float(cost(point.launches).max()) for point in case.points if len(point.launches)
     }
     worst = max(most, key=lambda point: most[point])
-    return f"up to {most[worst]:{spelled}}, at {_point_text(worst)}"
+    return f"up to {most[worst]:{spelled}}, at {point_name(worst)}"
 
 
 def share_lines(case: Case) -> list[str]:
@@ -197,10 +197,10 @@ def share_lines(case: Case) -> list[str]:
         return []
     worst = max(uneven, key=_largest_share)
     equal = estimate(worst.known("equal_shares_per_sec")).mean
-    listed = "; ".join(f"{_point_text(point)}: {_largest_share(point):.0%}" for point in uneven)
+    listed = "; ".join(f"{point_name(point)}: {_largest_share(point):.0%}" for point in uneven)
     return [
         f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
-        f"and no efficiency is claimed. At {_point_text(worst)}, {worst.num_workers} times the "
+        f"and no efficiency is claimed. At {point_name(worst)}, {worst.num_workers} times the "
         f"rate of the slowest worker is {number(equal)} {case.unit}/s, not "
         f"{number(mean_rate(worst))}.{_evener_text(worst)}"
     ]
@@ -209,10 +209,6 @@ def share_lines(case: Case) -> list[str]:
 def _largest_share(point: Point) -> float:
     """Of all steps of a launch, that one worker made; the most of any launch."""
     return float(point.known("largest_share").max())
-
-
-def _point_text(point: Point) -> str:
-    return f"{point.setting.label}, {workers_text(point.num_workers)}"
 
 
 def _evener_text(uneven: Point) -> str:

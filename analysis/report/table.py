@@ -19,7 +19,7 @@ from rich.table import Table
 from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text
 from analysis.report.meetings import scaling_lines_of
-from analysis.report.where_time_goes import steadiness_text
+from analysis.report.where_time_goes import ms_text, steadiness_text
 from analysis.stats.points import BASES, left_out_text, point_table
 from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single
@@ -49,10 +49,6 @@ class _Column:
     marks: str = ""
     short: str = ""
     meaning: str = ""
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.2f}"
 
 
 _whole = "{:.0f}".format
@@ -91,21 +87,23 @@ _COLUMNS: Mapping[str, _Column] = {
         for base, told in _BASES.items()
     },
     "speedup": _Column(heading="speed-up", spell=ratio, of="speedup_single"),
-    "step_mean_s": _Column(heading="step ms", spell=_ms),
-    "step_time_p50_s": _Column(heading="step p50 ms", spell=_ms),
-    "step_time_p95_s": _Column(heading="step p95 ms", spell=_ms),
-    "compute_s": _Column(heading="compute ms", spell=_ms, short="comp ms", meaning="comp: compute"),
+    "step_mean_s": _Column(heading="step ms", spell=ms_text),
+    "step_time_p50_s": _Column(heading="step p50 ms", spell=ms_text),
+    "step_time_p95_s": _Column(heading="step p95 ms", spell=ms_text),
+    "compute_s": _Column(
+        heading="compute ms", spell=ms_text, short="comp ms", meaning="comp: compute"
+    ),
     "communication_s": _Column(
         heading="exposed communication ms",
-        spell=_ms,
+        spell=ms_text,
         short="comm ms",
         meaning="comm: exposed communication",
     ),
-    "input_wait_s": _Column(heading="input wait ms", spell=_ms),
+    "input_wait_s": _Column(heading="input wait ms", spell=ms_text),
     "steadiness": _Column(heading="steps of launches"),
-    "network_s": _Column(heading="busiest link ms", spell=_ms),
-    "bound_s": _Column(heading="bound of the step ms", spell=_ms),
-    "bound_step_s": _Column(heading="step reached ms", spell=_ms),
+    "network_s": _Column(heading="busiest link ms", spell=ms_text),
+    "bound_s": _Column(heading="bound of the step ms", spell=ms_text),
+    "bound_step_s": _Column(heading="step reached ms", spell=ms_text),
     "fraction": _Column(heading="fraction of the bound [95 %]", spell=ratio, has_interval=True),
     "of_bound": _Column(
         heading="bound",

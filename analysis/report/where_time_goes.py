@@ -105,16 +105,17 @@ def _parts_row(case: Case, point: Point) -> dict[str, str]:
         "processor, server ms": launches["server_cpu_s"].astype(float).mean(),
     }
     step = mean_of(launches["mean_step_s"].astype(float)).ends
-    row = {"n": str(len(launches)), "mean step ms [95 %]": with_interval(_ms, *step)}
-    row |= {f"{part} ms": _ms(value) for part, value in mean_parts(case, point).items()}
-    return _named(point) | row | {name: _ms(value) for name, value in beyond.items()}
+    row = {"n": str(len(launches)), "mean step ms [95 %]": with_interval(ms_text, *step)}
+    row |= {f"{part} ms": ms_text(value) for part, value in mean_parts(case, point).items()}
+    return _named(point) | row | {name: ms_text(value) for name, value in beyond.items()}
 
 
 def _named(point: Point) -> dict[str, str]:
     return {"setting": point.setting.label, "workers": str(point.num_workers)}
 
 
-def _ms(seconds: float | None) -> str:
+def ms_text(seconds: float | None) -> str:
+    """Milliseconds; a dash where they are not known."""
     return NONE if seconds is None or math.isnan(seconds) else f"{seconds * 1e3:.2f}"
 
 
@@ -184,7 +185,7 @@ def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
     }
     sent = point.setting.traits.communicates()
     own = own.rename({} if sent else {"exchange_s": "update_s"})
-    values = {heading: _ms(own.get(name)) for heading, name in seconds.items()}
+    values = {heading: ms_text(own.get(name)) for heading, name in seconds.items()}
     return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}
 
 

@@ -22,7 +22,7 @@ from analysis.data.metric import RATE, Metric
 from analysis.derive.fastest_step import left_out_links
 from analysis.stats.doubts import is_uneven
 from analysis.stats.statistics import Estimate, Ratio, compare, estimate
-from analysis.wording import links_text
+from analysis.wording import links_text, workers_text
 from ps_allreduce.record.variables import PlacementUsed
 
 #: What a step consists of; nobody sees into the steps of some strategies.
@@ -98,6 +98,11 @@ def base_of(case: Case, point: Point, base: str) -> Point | None:
         bases = [each for each in case.points if each.setting.traits.max_workers == 1]
     like = [each for each in bases if each.threads == point.threads]
     return next(iter(like or bases), None)
+
+
+def point_name(point: Point) -> str:
+    """Its setting, with the number of workers."""
+    return f"{point.setting.label}, {workers_text(point.num_workers)}"
 
 
 def mean_rate(point: Point) -> float:

@@ -38,6 +38,7 @@ from analysis.studies.shown import (
 )
 from analysis.wording import number, ratio, ratio_text, with_interval
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.layout import hosts_of_workers
 from ps_allreduce.point.workload import Scaling
 
 TEXTS = texts_of("osu")
@@ -74,15 +75,8 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
 
 
-def hosts_of(experiment: Experiment) -> int:
-    """Hosts of the workers."""
-    if experiment.spread is None:
-        return 1
-    return math.ceil(experiment.num_workers / experiment.spread.workers_per_host)
-
-
 def _is_on_one_host(point: Point) -> bool:
-    return hosts_of(point.experiment) == 1
+    return hosts_of_workers(point.experiment) == 1
 
 
 def _processes(point: Point) -> str:
@@ -135,7 +129,7 @@ def _row(point: Point, base: Point) -> dict[str, object]:
         "model": model_name(point.experiment),
         "scaling": str(point.experiment.workload.scaling),
         "strategy": point.setting.called,
-        "hosts": hosts_of(point.experiment),
+        "hosts": hosts_of_workers(point.experiment),
         "rate": mean_rate(point),
         **over_base("speed_up", point.rates, base.rates),
         "mark": point.mark,
