@@ -19,9 +19,6 @@ from ps_allreduce.errors import UserError
 from ps_allreduce.scratch import open_regular, scratch_folder
 from ps_allreduce.serialization import parse_json
 
-#: The packages of the suite: nothing in them is the user's own, and nobody else may have the names.
-SUITE_PACKAGES = ("ps_allreduce", "launchers", "experiments", "analysis")
-
 #: Of all files together: they are sent to every host.
 MOST_BYTES = 2 * 10**9
 

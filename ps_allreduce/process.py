@@ -116,8 +116,9 @@ INTERRUPTED, MISTAKE = 130, 2
 #: Holds the process number of the shell that a recipe of the Makefile runs in.
 RECIPE = "PS_ALLREDUCE_RECIPE"
 
-#: What is not imported because of a defect of the suite.
-OWN = ("ps_allreduce", "launchers", "experiments", "analysis")
+#: The packages of the suite: nothing in them is the user's own, nobody else may have the names, and
+#: what is not imported of them is a defect of the suite.
+SUITE_PACKAGES = ("ps_allreduce", "launchers", "experiments", "analysis")
 
 
 def end_at_once() -> None:
@@ -164,7 +165,7 @@ def _end(*_: object) -> None:
 def _tell_what_is_missing(
     kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
 ) -> None:
-    if not isinstance(error, ImportError) or (error.name or "").split(".")[0] in OWN:
+    if not isinstance(error, ImportError) or (error.name or "").split(".")[0] in SUITE_PACKAGES:
         sys.__excepthook__(kind, error, trace)
         return
     print(

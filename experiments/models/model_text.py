@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ps_allreduce.errors import UserError
-from ps_allreduce.model_files import SUITE_PACKAGES
 from ps_allreduce.point.models.recommenders import RECOMMENDERS, WIDTH
 from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED
 from ps_allreduce.point.models.trained import ARCHITECTURES, TEXT_MODELS, TextModel
 from ps_allreduce.point.models.weights import PublishedModel
+from ps_allreduce.process import SUITE_PACKAGES
 
 #: The ending of a model that Keras has saved.
 SAVED = ".keras"

@@ -23,8 +23,7 @@ from typing import Any
 
 import ps_allreduce
 from ps_allreduce.errors import UserError
-from ps_allreduce.model_files import SUITE_PACKAGES
-from ps_allreduce.process import fill_standard_descriptors
+from ps_allreduce.process import SUITE_PACKAGES, fill_standard_descriptors
 
 _SUITE = Path(ps_allreduce.__file__).resolve().parents[1]
 
