@@ -157,10 +157,13 @@ def _crossings(rows: pd.DataFrame) -> Iterator[str]:
 
 def _crossing_text(who: str, by_bytes: float, measured: float | None) -> str:
     if measured is None:
-        return f"{who}: by bytes equal to whole tables at {by_bytes:.2f} of the rows; not measured."
+        return (
+            f"{who}: by bytes as fast as whole tables at {by_bytes:.2f} of the rows; mean rates do "
+            "not cross where they were measured."
+        )
     return (
-        f"{who}: equal to whole tables at {measured:.2f} of the rows, by bytes at {by_bytes:.2f} "
-        f"({measured / by_bytes - 1:+.0%})."
+        f"{who}: mean rates cross those of whole tables at {measured:.2f} of the rows, by bytes at "
+        f"{by_bytes:.2f} ({measured / by_bytes - 1:+.0%})."
     )
 
 

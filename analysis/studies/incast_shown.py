@@ -101,7 +101,10 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
 def _missing(rows: pd.DataFrame) -> Iterator[str]:
     missing = [name for name in NAMES.values() if name not in set(rows["control"])]
     if missing:
-        yield f"{' and '.join(missing)} not measured: the kernel does not offer it, or it failed."
+        yield (
+            f"{' and '.join(missing)} left out: not offered by the kernel, or without a launch "
+            "behind the deepest port."
+        )
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:

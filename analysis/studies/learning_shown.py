@@ -211,10 +211,11 @@ def _sentences(task: _Task) -> Iterator[str]:
 
 
 def _times(decision: Decision) -> str:
-    """A ratio with its interval, where it has one."""
-    if decision.low is None:
-        return "an unknown multiple of" if decision.ratio is None else f"{decision.ratio:.2f}x"
-    return factor_text(decision)
+    """A ratio with its interval, and why it is none to rely on where there is no verdict."""
+    if decision.ratio is None:
+        return "an unknown multiple of"
+    unsure = decision.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW)
+    return factor_text(decision) + f" ({decision.outcome})" * unsure
 
 
 def _verdict(decision: Decision) -> str:

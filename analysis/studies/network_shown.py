@@ -150,7 +150,7 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _short(value: float | None) -> str:
     """Three digits, and no fraction from 100 on; a dash where it is not known."""
-    return number(value) if value is None or value < 100 else f"{value:.0f}"
+    return f"{value:.0f}" if value is not None and value >= 100 else number(value)
 
 
 def _link_text(bits_per_s: float) -> str:

@@ -56,6 +56,12 @@ def test_a_seed_that_was_launched_again_is_another_pair() -> None:
     assert "is 1.20x" in shown.sentences[0]
 
 
+def test_a_rate_of_one_training_is_told_as_that() -> None:
+    pair = trained(SynchronousServers, [10.0], 100.0), trained(AsynchronousServers, [12.0], 140.0)
+    (sentence,) = LEARNING.show(cases_of(*pair)).sentences
+    assert "makes 1.40x (fewer than three launches ended well) the examples per second" in sentence
+
+
 def test_a_training_that_diverged_at_once_hides_no_other() -> None:
     good = trained(SynchronousServers, [10.0, 11.0], 100.0)
     curve = LearningCurve(examples=(), seconds=(), loss=())
