@@ -327,8 +327,12 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
         return []
     rates = [e.bits_per_s for r in records for e in r.links if (e.source, e.target) in links]
     shares = pd.Series([share for r in records for share in use_of(r, links)], dtype=float)
-    used = f" (in use {range_text(shares)})" if len(shares) else ""
+    used = f" (at that rate in use {range_text(shares)})" if len(shares) else ""
+    networks = [point.experiment.network for point in points]
+    repair = f"repair {'them' if len(links) > 1 else 'it'}"
+    if any(network and network.uplink_bits_per_s is not None for network in networks):
+        repair = "as asked between racks"
     return [
-        f"{links_text(links)}{used} carried only {rate_text(median(rates))}, less than other "
-        f"links of the same hosts: repair {'them' if len(links) > 1 else 'it'}."
+        f"{links_text(links)} carried only {rate_text(median(rates))}{used}, less than other "
+        f"links of the same hosts: {repair}."
     ]

@@ -42,7 +42,13 @@ def advice_text(told: Explanation, cause: Cause) -> str:
     if cause in _ADVICE:
         return _ADVICE[cause](told)
     setting, text = _SAID_ALIKE.get(cause, ("", ""))
-    return "" if setting and len(_measured(told, setting)) > 1 else text
+    return "" if setting and not _is_open(told, setting) else text
+
+
+def _is_open(told: Explanation, setting: str) -> bool:
+    """The slower one's strategy has the setting, and was measured with one value of it."""
+    values = _measured(told, setting)
+    return len(values) == 1 and None not in values
 
 
 def _measured(told: Explanation, setting: str) -> set[object]:
@@ -63,8 +69,9 @@ def _placement_advice(told: Explanation) -> str:
     hottest, (share, policy) = loads.index(max(loads)), better_placement(used)
     if share > WORTH_MOVING * max(loads) / sum(loads):
         return ""
+    held = "the bytes beside rows of tables" if used.tables else "the bytes"
     holds = (
-        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of the bytes "
+        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of {held} "
         f"under {told.slower.asked['placement']}."
     )
     if policy in _measured(told, "placement"):
@@ -87,7 +94,9 @@ def _rows_advice(told: Explanation) -> str:
 
 
 def _link_advice(told: Explanation) -> str:
-    records = told.slower.counting
+    records, network = told.slower.counting, told.slower.experiment.network
+    if network is not None and (network.slow_host, network.uplink_bits_per_s) != (None, None):
+        return "Links differ as asked of the emulated network."
     slow = slowest_links(records)
     fast = max(link.bits_per_s for record in records for link in record.links)
     ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
@@ -110,9 +119,18 @@ def _worker_advice(told: Explanation) -> str:
     )
 
 
+def _slowed_advice(told: Explanation) -> str:
+    if not _is_open(told, "threads_per_worker"):
+        return ""
+    fewer = ", or fewer threads" * (told.slower.threads > 1)
+    return f"Workers compute longer than one alone: give tasks cores of their own{fewer}."
+
+
 def _lost_advice(told: Explanation) -> str:
     """More memory for ports, less at once, or the other strategy where that was not measured."""
     network = told.slower.experiment.network
+    if network is not None and network.loss:
+        return f"The network loses {network.loss:.3%} of packets at random, as asked (--loss)."
     if network is not None and all(map(_fits_ports, told.slower.counting)):
         holds = bytes_text(network.port_buffer_bytes)
         return (
@@ -145,13 +163,13 @@ _OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter ser
 
 def _less_at_once(told: Explanation) -> Iterator[str]:
     """What lets fewer messages meet at a port; nothing where all of it was measured."""
-    is_open = len(_measured(told, "in_flight")) == 1
+    is_open = _is_open(told, "in_flight")
     if told.slower.setting.traits.uses_servers:
         network, servers = told.slower.experiment.network, told.slower.experiment.num_ps
         free = network is None or servers < network.num_hosts  # a second one shares the host's port
         may_help = {
             "--placement partitioned": Policy.PARTITIONED not in _measured(told, "placement"),
-            "more servers": free and len(_measured(told, "num_ps")) == 1,
+            "more servers": free and _is_open(told, "num_ps"),
             "--in-flight": is_open,
         }
         if ways := [way for way, may in may_help.items() if may]:
@@ -186,7 +204,8 @@ def _bytes_advice(told: Explanation) -> str:
     needed, less = (point.known("network_s").mean() for point in (own, told.faster))
     if needed > (1 + MARGIN) * less:
         whole = own.asked["gradients_on_wire"] == WireType.FLOAT32
-        return _FEWER_BYTES if whole and busy.min() >= BUSY_SHARE else ""
+        free = whole and not own.experiment.strategy.is_sparse  # rows travel in nothing else
+        return _FEWER_BYTES if free and busy.min() >= BUSY_SHARE else ""
     return _LARGER_MESSAGES if _may_send_larger(own) and busy.max() < BUSY_SHARE else ""
 
 
@@ -223,6 +242,7 @@ _ADVICE: Mapping[Cause, Callable[[Explanation], str]] = {
     Cause.SLOW_LINK: _link_advice,
     Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,
+    Cause.SLOWED: _slowed_advice,
 }
 
 #: The same for every setting, behind the setting that it is about: several values say more.
@@ -234,10 +254,6 @@ _SAID_ALIKE: Mapping[Cause, tuple[str, str]] = {
     Cause.INPUT: (
         "",
         "Workers wait for input: read ahead, decode less, or use more threads for it.",
-    ),
-    Cause.SLOWED: (
-        "threads_per_worker",
-        "Workers compute longer than one alone: give tasks cores of their own, or fewer threads.",
     ),
     Cause.DISPATCH: (
         "steps_per_dispatch",

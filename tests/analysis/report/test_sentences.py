@@ -295,11 +295,14 @@ def of_job(job_id: str, first: int, rate: float) -> list[RunRecord]:
     return runs(own, {first: rate, first + 1: rate}, job_id=job_id)
 
 
-def of_links(slow: float) -> Case:
+RACKS = EmulatedNetwork(num_hosts=3, bits_per_s=1e9, racks=2, uplink_bits_per_s=0.4e9)
+
+
+def of_links(slow: float, where: Mapping[str, Any] = ON_SLURM) -> Case:
     """Three hosts with links of 1 Gbit/s, but for one of them."""
     own = on_own_hosts(3, 1e9)
     links = (replace(own["links"][0], bits_per_s=slow), *own["links"][1:])
-    ring, sync = (make_experiment(each, 3, **ON_SLURM) for each in (AllReduce, SynchronousServers))
+    ring, sync = (make_experiment(each, 3, **where) for each in (AllReduce, SynchronousServers))
     return case_of(
         runs(ring, times(2.0), **own | {"links": links}),
         runs(sync, times(1.0), **own | {"links": links}),
@@ -373,6 +376,7 @@ def circumstances() -> dict[str, Case]:
         ),
         "one job": case_of(of_job("7", 0, 100.0)),
         "a slow link between hosts that are not": of_links(0.4e9),
+        "a slow link between racks": of_links(0.4e9, EMULATED | {"network": RACKS}),
         "hosts that are paid for": case_of(
             runs(AWAY_RING, RATES, hosts=HOSTS), runs(AWAY_SYNC, RATES, hosts=FOUR)
         ),

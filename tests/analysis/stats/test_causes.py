@@ -42,6 +42,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.variables import PlacementUsed, RowsAsked
 from tests.analysis.builders import case_of, links_between, run, runs, table_of, tasks_on, times
 from tests.analysis.report.test_sentences import of_links
@@ -405,6 +406,32 @@ def test_bytes_and_messages_are_advised_where_all_launches_say_that_they_may_hel
     assert ("larger messages" in advice_text(explained, Cause.EXCHANGE)) is False
 
 
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [(SynchronousServers, ""), (AsynchronousServers, "Steps begin late: let ")],
+)
+def test_only_a_setting_that_the_strategy_has_is_advised(
+    strategy: type[AnyStrategy], told: str
+) -> None:
+    slow, fast = (make_experiment(each, 2) for each in (strategy, AllReduce))
+    (explained,) = explanations(case_of(runs(slow, times(1.0)), runs(fast, times(2.0))))
+    advice = advice_text(explained, Cause.DISPATCH)
+    assert advice.startswith(told)
+    assert bool(advice) is bool(told)
+    assert "threads" not in advice_text(explained, Cause.SLOWED), "each worker has one"
+
+
+def test_rows_are_not_advised_to_travel_in_16_bits() -> None:
+    stated: dict[str, Any] = {"workload": LOOKING_UP, "wire": Wire(), "spread": Spread()}
+    stated |= {"embeddings": Embeddings.SPARSE, "launcher": "slurm"}
+    slow, fast = (make_experiment(kind, 2, **stated) for kind in (SynchronousServers, AllReduce))
+    sides = [runs(own, times(f), **on_hosts(own)) for own, f in ((slow, 1.0), (fast, 2.0))]
+    (explained,) = explanations(case_of(*sides))
+    explained.slower.launches["network_s"] = 0.9 * explained.slower.launches["mean_step_s"]
+    explained.faster.launches["network_s"] = 0.001
+    assert advice_text(explained, Cause.EXCHANGE) == "", "rows travel in float32"
+
+
 def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     (left_out,) = explanations(of_links(0.4e9))
     assert advice_text(left_out, Cause.EXCHANGE) == ""  # said beside it
@@ -444,6 +471,16 @@ def test_all_links_are_named_that_must_be_repaired(rates: tuple[int, ...], told:
     ]
     (explained,) = explanations(case_of(*sides))
     told = f"The {told.format('the fastest one 8 bit/s')}"
+    assert advice_text(explained, Cause.SLOW_LINK) == told
+
+
+def test_links_that_were_asked_to_be_slow_are_not_to_be_repaired() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8, slow_host=1, slow_bits_per_s=5e7)
+    where: dict[str, Any] = {"launcher": "emulated", "spread": Spread(), "network": network}
+    slow, fast = (make_experiment(each, 2, **where) for each in (SynchronousServers, AllReduce))
+    sides = [runs(own, times(f), **on_hosts(own, 400.0)) for own, f in ((slow, 1.0), (fast, 2.0))]
+    (explained,) = explanations(case_of(*sides))
+    told = "Links differ as asked of the emulated network."
     assert advice_text(explained, Cause.SLOW_LINK) == told
 
 
@@ -487,7 +524,7 @@ def test_lost_packets_come_with_what_to_change(
     servers = make_experiment(SynchronousServers, placement=placement, **where)
     sides = [
         runs(own, times(1.0 if own.strategy.kind == strategy.kind else 2.0))
-        for own in (servers, make_experiment(AllReduce, **where))
+        for own in (servers, make_experiment(AllReduce, bytes_per_pack=None, **where))
     ]
     table, records = table_of(record for side in sides for record in side)
     rows = (table["strategy"] == strategy.kind).to_numpy()
@@ -519,7 +556,18 @@ def test_ports_that_hold_a_step_are_not_what_loses_packets() -> None:
             for own, factor in ((slow, 1.0), (fast, 2.0))
         ]
         (explained,) = explanations(case_of(*sides))
-        assert advice_text(explained, Cause.LOST).startswith(told)
+        advice = advice_text(explained, Cause.LOST)
+        assert advice.startswith(told)
+        assert "--in-flight" not in advice, "packs have no such setting"
+
+
+def test_more_memory_is_no_advice_where_packets_are_lost_at_random() -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=1e8, loss=0.002)
+    where: dict[str, Any] = {"launcher": "emulated", "spread": Spread(), "network": network}
+    fast, slow = (make_experiment(each, **where) for each in (SynchronousServers, AllReduce))
+    (explained,) = explanations(case_of(runs(slow, times(1.0)), runs(fast, times(2.0))))
+    told = "The network loses 0.200% of packets at random, as asked (--loss)."
+    assert advice_text(explained, Cause.LOST) == told
 
 
 def test_tables_show_every_point() -> None:
