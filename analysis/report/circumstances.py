@@ -175,8 +175,8 @@ def loss_lines(case: Case) -> list[str]:
         also = "all" if both == (stalled > 0.0).sum() else both or "none"
         lines.append(
             f"{(stalled > 0.0).sum()} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
-            f"time ({_worst_text(case, stalled_shares, '.0%')}); packets were lost in {also} of "
-            "these."
+            f"time ({_worst_text(case, stalled_shares, '.0%')}); known to have lost more than "
+            f"{LOST_LIMIT:.2%} of their segments: {also} of these."
         )
     return lines
 

@@ -44,7 +44,8 @@ WORTH_TELLING = 0.1
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    '"up to" and "down to" are estimates from bytes and rates of links, not measurements; '
+    '"up to" and "down to" are estimates from bytes and rates of links, not measurements; in '
+    "parentheses what the busiest link would save by itself; "
     '"at least" and "at most" are what they leave. They have no interval. '
     "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
     "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
@@ -71,7 +72,8 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",
     Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
     Cause.SLOW_LINK: f"{_SAVED} all links were as fast as the fastest{_STRETCHED}",
-    Cause.LOST: "how much longer steps take in which TCP sent packets again, shared by all steps",
+    Cause.LOST: "delay of stalled steps in runs that lost packets, shared by all steps; where only "
+    "one of two settings that send alike loses any, all that its exchange takes longer",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
     Cause.FOREIGN: "how much longer steps take because of other programs on the processors",
     Cause.FEWER_WORKERS: "how much longer fewer workers take for the same number of examples",
@@ -84,6 +86,17 @@ def meanings_table(case: Case) -> pd.DataFrame:
     found = {part.cause for told in seen for part in told.difference.parts}
     rows = [{"part": cause, "is": text} for cause, text in MEANINGS.items() if cause in found]
     return pd.DataFrame(rows)
+
+
+def nothing_explained_text(case: Case) -> str:
+    """Why no difference has parts; a single worker is compared, but not explained."""
+    outcomes = {row.outcome for row in comparisons(case).by_pair.values()}
+    if outcomes & {Outcome.FASTER, Outcome.SLOWER}:
+        return "Raw timings are missing, so no difference is explained."
+    return (
+        "By the rule of decision no two settings that exchange gradients are known to differ, so "
+        "no difference is explained."
+    )
 
 
 def explanation_lines(case: Case) -> list[str]:
@@ -212,7 +225,8 @@ def _row(told: Explanation) -> dict[str, str]:
         "difference ms": _ms_text(told.difference.step.mean).removesuffix(" ms"),
     }
     for part in told.difference.parts:
-        row[f"{part.cause} ms"] = _seconds_text(part).replace(" ms", "", 1)
+        saved = "" if part.saved_s is None else f" ({number(_ms(part.saved_s))})"
+        row[f"{part.cause} ms"] = _seconds_text(part).replace(" ms", "", 1) + saved
     return row
 
 

@@ -254,8 +254,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Where "
-        f"launches have no partner, they rest on {', '.join(told)}."
+        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Where one "
+        f"has launches without a partner, a speed-up rests on {', '.join(told)}."
     ]
 
 

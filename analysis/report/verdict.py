@@ -26,6 +26,7 @@ from analysis.report.explanation import main_reason
 from analysis.report.meetings import (
     basis_lines,
     basis_text,
+    each_text,
     fastest_sentence,
     finding_sentence,
     meeting_sentence,
@@ -172,8 +173,11 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
     }
     if row.outcome not in told:
         return ""
-    several = workers_text(row.second.best.num_workers)
-    return f"A single worker is {told[row.outcome]} {row.second.name}: {several} do not pay here."
+    several = each_text(row.second.workers)
+    return (
+        f"A single worker is {told[row.outcome]} {row.second.name}: {several} workers do not pay "
+        "here."
+    )
 
 
 def _why_none(case: Case) -> str:
@@ -185,7 +189,8 @@ def _why_none(case: Case) -> str:
                     f"No verdict: of {kind.name} one setting was measured; a comparison takes "
                     f"another one, or runs of {absent[0]}."
                 )
-        return f"No verdict: there are no runs of {' or '.join(absent)}."
+        own = " of the suite's own" * any(p.setting.traits.as_shipped for p in case.points)
+        return f"No verdict: there are no runs of {' or '.join(absent)}{own}."
     names = " and ".join(kind.name for kind in kinds)
     shared = rivals.shared_transports(ALLREDUCE, PS_SYNC)
     if not shared:
@@ -193,7 +198,7 @@ def _why_none(case: Case) -> str:
     alike = [kind.over(shared[0]) for kind in kinds]
     failed = [kind.name for kind in alike if not any(map(rivals.launches, rivals.of(kind)))]
     if failed:
-        return f"No verdict: no run of {' or '.join(failed)} ended well."
+        return f"No verdict: no run of {' or '.join(failed)} over {shared[0]} ended well."
     return f"No verdict: {names} were not measured at the same number of workers."
 
 

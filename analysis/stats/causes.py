@@ -48,8 +48,8 @@ _SHOWN = (
     Cause.LOST,
 )
 
-#: Seconds: what parts differ by less than this is how numbers are rounded.
-_ROUNDED_S = 1e-9
+#: Seconds: what parts differ by less than this, no clock tells.
+_ROUNDED_S = 1e-6
 
 #: What the busiest link would save: a bound, of which some may be hidden.
 OF_LINKS = (Cause.HOT_SERVER, Cause.HOT_ROWS, Cause.SLOW_LINK)
@@ -65,12 +65,14 @@ class CausedPart:
             (`_SHOWN`) these are its seconds before others are taken off: those vary more.
         limit: `up to` or `down to` of what links would save, which nobody measured; `at least` or
             `at most` of what that leaves of the exchange; else empty.
+        saved_s: what the busiest link would save, before that is stretched; None of other causes.
     """
 
     cause: Cause
     seconds: Estimate
     proof: Estimate
     limit: str = ""
+    saved_s: float | None = None
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
@@ -138,8 +140,9 @@ def difference(
     fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
     best = float(fastest.max()) if len(fastest) else 0.0
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
-    saved = [link_savings(rows, best).mean() for rows in (slower, faster)]
-    long, short = _without_needless_links(long, short, MOST_STRETCH * (saved[0] - saved[1]))
+    of_slower, of_faster = (link_savings(rows, best).mean() for rows in (slower, faster))
+    saved = of_slower - of_faster
+    long, short = _without_needless_links(long, short, MOST_STRETCH * saved)
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
     if _only_lossy(slower, faster):
@@ -151,7 +154,7 @@ def difference(
         long, short = _disturbed(long), _disturbed(short)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     seconds = {cause: subtract(long[cause], short[cause]) for cause in Cause if cause in long}
-    parts = _caused(seconds, shown)
+    parts = _caused(seconds, shown, saved)
     return Difference(
         step=step,
         share=step.mean / float(short.sum(axis="columns").mean()),
@@ -159,8 +162,14 @@ def difference(
     )
 
 
-def _caused(seconds: Mapping[Cause, Estimate], shown: Mapping[Cause, Estimate]) -> list[CausedPart]:
-    """What each cause takes, without those that take nothing."""
+def _caused(
+    seconds: Mapping[Cause, Estimate], shown: Mapping[Cause, Estimate], saved: pd.Series
+) -> list[CausedPart]:
+    """What each cause takes, without those that take nothing.
+
+    Args:
+        saved: seconds that the busiest link would save, by cause.
+    """
     saved_s = sum(seconds[cause].mean for cause in OF_LINKS)
     return [
         CausedPart(
@@ -168,6 +177,7 @@ def _caused(seconds: Mapping[Cause, Estimate], shown: Mapping[Cause, Estimate]) 
             seconds=each,
             proof=shown.get(cause, each),
             limit=_limit(cause, each.mean, saved_s),
+            saved_s=float(saved[cause]) if cause in OF_LINKS else None,
         )
         for cause, each in seconds.items()
         if abs(each.mean) > _ROUNDED_S

@@ -47,7 +47,6 @@ from analysis.stats.setting_pairs import (
     without_changed,
     without_rungs,
 )
-from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.sides import Basis, Meeting
 
 #: Headline, tables and figures all ask for the comparisons of the same few cases.
@@ -180,7 +179,7 @@ def comparisons(case: Case, metric: Metric = RATE) -> Comparisons:
         known |= dict(decided(case, metric, pairs))
     by_kind = {
         Kind.DEFAULT: [pair for pairs in defaults for pair in pairs],
-        Kind.PAIR: _synchronous(case, metric, main),
+        Kind.PAIR: _synchronous(case, metric),
         Kind.CHANGED: [*changed_pairs(case)],
         Kind.MET: [*others.values()],
         Kind.ASYNCHRONOUS_PAIR: asynchronous,
@@ -327,20 +326,9 @@ def _others(
     return found
 
 
-def _synchronous(case: Case, metric: Metric, main: Sequence[Comparison]) -> list[PointPair]:
-    """All synchronous settings with each other, on one transport, then on different ones.
-
-    The main comparison comes first where its settings have different numbers of workers, and enough
-    launches to be told of.
-    """
-    first = [
-        row.points
-        for row in main
-        if row.first.best.num_workers != row.second.best.num_workers
-        and min(len(metric.values(point)) for point in row.points) >= MIN_LAUNCHES
-    ]
+def _synchronous(case: Case, metric: Metric) -> list[PointPair]:
+    """All synchronous settings with each other, on one transport, then on different ones."""
     return [
-        *first,
         *synchronous_pairs(case, metric, same_transport=True),
         *synchronous_pairs(case, metric, same_transport=False),
     ]
@@ -359,11 +347,14 @@ def _asynchronous_pairs(case: Case, contending: Iterable[Sequence[Point]]) -> li
 def _single_worker(case: Case, metric: Metric, main: Comparison) -> Comparison | None:
     """A single worker against the best of both sides, each of which it must beat.
 
-    It says nothing where workers share cores, of which a single one has as many as it uses.
+    It says nothing where workers share cores, of which a single one has as many as it uses, nor
+    beside sides of one worker each.
     """
+    if case.shares_cores or all(point.num_workers == 1 for point in main.points):
+        return None
     fastest = max(main.points, key=lambda point: mean_gain(point, metric))
     alone = base_of(case, fastest, "single")
-    if case.shares_cores or alone is None or metric.values(alone).empty:
+    if alone is None or metric.values(alone).empty:
         return None
     rivals = sorted(main.points, key=lambda point: point is not fastest)
     return compare_alone(case, alone, rivals, metric)

@@ -57,8 +57,8 @@ class Kind(StrEnum):
     ASYNCHRONOUS_PAIR = "of one side alone, two asynchronous settings"
     WORKERS = "the sides of the main comparison at equal workers"
     COST = "the sides of the main comparison at equal cost"
-    ALIKE = "the same sides on another transport"
-    APART = "the same sides on different transports"
+    ALIKE = "the same sides on another transport or format"
+    APART = "the same sides on different transports or formats"
     ASYNCHRONOUS = "asynchronous servers and all-reduce"
     AS_SHIPPED = "TensorFlow's own two strategies, which do not train alike"
     SINGLE = "a single worker and several"
@@ -82,6 +82,12 @@ class Side:
     kind: SideKind | None = None
     is_highest: bool = True
     left_out: int = 0
+
+    @property
+    def workers(self) -> list[int]:
+        """Of the setting that is told of; of each that a name lists."""
+        listed = self.points if self.kind is None else (self.best,)
+        return [point.num_workers for point in listed]
 
     @property
     def name(self) -> str:
@@ -116,7 +122,11 @@ class Side:
 
     @property
     def _alone(self) -> str:
-        return self.kind.name if self.kind and self._is_named and len(self.points) == 1 else ""
+        """The name of the side, where no other setting of the case may be meant by it."""
+        if self.kind is None or not self._is_named or len(self.points) > 1:
+            return ""
+        setting = self.best.setting
+        return self.kind.name if self.kind.as_shipped or setting.label == setting.called else ""
 
     @property
     def _is_named(self) -> bool:

@@ -16,6 +16,7 @@ from analysis.report.explanation import (
     explanation_lines,
     explanation_table,
     meanings_table,
+    nothing_explained_text,
 )
 from analysis.report.meetings import each_text, scaling_lines_of
 from analysis.report.network_items import LOOKED_UP_NOTE, looked_up_rows
@@ -57,11 +58,6 @@ from analysis.wording import (
 )
 from ps_allreduce.record.choices import exchange_sentence
 
-NOTHING_DIFFERS = (
-    "By the rule of decision no two settings are known to differ, so no difference is explained."
-)
-
-
 #: Stands below a table of pairs, after what its ratio is of.
 CORRECTED = (
     "Interval and p are corrected for the number of comparisons (Holm 1979), of planned ones for "
@@ -75,7 +71,8 @@ _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
 #: Columns of the tables of pairs, and their headings.
 _PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p", "outcome": "first is"}
 _PAIRS_APART = {**_PAIRS, "transports": "also different"}
-_PLANNED = {"kind": "compared", **_PAIRS}
+_TOLD = {"kind": "compared", **_PAIRS}
+_OF_OTHER_TABLES = (Kind.PAIR, Kind.CHANGED, Kind.MET)
 _CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
 _CHANGED |= {"p": "p", "outcome": "setting is"}
 
@@ -96,7 +93,7 @@ def _results(report: CaseReport) -> PagePart:
 
 def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
-    planned, pairs = planned_rows(case), pair_rows(case)
+    told, pairs = told_rows(case), pair_rows(case)
     apart = pair_rows(case, same_transport=False)
     left_out = "Pairs are without the settings of the table of changed settings."
     caption = f"Ratio of {case.unit}/s, first over second, with its interval. {CORRECTED}"
@@ -104,9 +101,9 @@ def _comparisons(report: CaseReport) -> PagePart:
         sentences=report.verdict.details,
         tables=[
             TextTable(
-                rows=planned,
+                rows=told,
                 caption=caption,
-                folded=f"Planned comparisons besides the main one ({len(planned)})",
+                folded=f"Sides, or settings of one side alone ({len(told)})",
             ),
             TextTable(
                 rows=pairs,
@@ -209,7 +206,7 @@ def _explanation(report: CaseReport) -> PagePart:
     case = report.case
     causes = explanation_table(case)
     return PagePart(
-        sentences=explanation_lines(case) or [NOTHING_DIFFERS],
+        sentences=explanation_lines(case) or [nothing_explained_text(case)],
         tables=[
             TextTable(
                 rows=causes,
@@ -273,10 +270,16 @@ def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
     return _rows([row.better_first() for row in rows], headings)
 
 
-def planned_rows(case: Case) -> pd.DataFrame:
-    """A row for each planned comparison of sides but the main one, and why they are compared."""
-    rows = comparisons(case).of(Kind.HYBRID, Kind.STOCK, Kind.SINGLE)
-    return _rows([row.better_first() for row in rows], _PLANNED)
+def told_rows(case: Case) -> pd.DataFrame:
+    """A row for each two sides, or settings of one side alone, and why they are compared.
+
+    Sentences tell of these; each two settings stand here once for what they have equally much of.
+    """
+    told: dict[tuple[object, ...], Comparison] = {}
+    for row in comparisons(case).rows:
+        if row.kind not in _OF_OTHER_TABLES:
+            told.setdefault((frozenset(row.points), row.basis), row)
+    return _rows([row.better_first() for row in told.values()], _TOLD)
 
 
 def changed_rows(case: Case) -> pd.DataFrame:
@@ -291,7 +294,7 @@ def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFra
             "kind": str(row.kind),
             "first": row.first.name,
             "second": row.second.name,
-            "workers": each_text([point.num_workers for point in row.points]),
+            "workers": each_text([n for side in row.sides for n in side.workers]),
             "ratio": _ratio_text(row),
             "n": str(min(row.decision.n_first, row.decision.n_second)),
             "p": _p_text(row.decision),

@@ -20,7 +20,7 @@ from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import leader, leading, plain_first
 from analysis.stats.points import base_text, point_table
-from analysis.stats.rivals import contenders, default_of
+from analysis.stats.rivals import Kind, contenders, default_of
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -32,6 +32,9 @@ from analysis.wording import (
     workers_text,
 )
 from ps_allreduce.record.records import Status
+
+#: So many records are named.
+_MOST_NAMED = 4
 
 _SHARES = {
     "efficiency_single": "efficiency on {base}",
@@ -62,9 +65,9 @@ def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[Case
 
 
 def key_numbers(case: Case) -> list[KeyNumber]:
-    """The rates of both sides, the faster one first, and their ratio; else the fastest setting.
+    """Rates and ratios of what the headline compares, the faster one first; else the fastest.
 
-    Those of plain TensorFlow come first where the headline begins with it.
+    That is plain TensorFlow where the headline begins with it, both sides, and the hybrid.
     """
     table = comparisons(case)
     if table.main is None and (contending := next(contenders(case), None)):
@@ -74,12 +77,17 @@ def key_numbers(case: Case) -> list[KeyNumber]:
         exchanging = [point for point in measured if point.setting.traits.communicates()]
         shown = exchanging or measured
         return [_rate_number(case, leader(table, shown))] if shown else []
-    row = table.main.better_first()
-    plain = [each.second.best for each in plain_first(table)]
-    rates = [_rate_number(case, point) for point in (*plain, *row.points) if len(point.rates)]
-    if row.decision.ratio is None:
-        return rates
-    return [*rates, _ratio_number(row, " over ".join(p.setting.label for p in row.points))]
+    rows = [*plain_first(table), table.main, *table.of(Kind.HYBRID)]
+    rows = [row.better_first() for row in rows]
+    points = dict.fromkeys(point for row in rows for point in row.points if len(point.rates))
+    return [
+        *(_rate_number(case, point) for point in points),
+        *(
+            _ratio_number(row, " over ".join(point.setting.label for point in row.points))
+            for row in rows
+            if row.decision.ratio is not None
+        ),
+    ]
 
 
 def _ratio_number(row: Comparison, what: str) -> KeyNumber:
@@ -164,9 +172,11 @@ def _run_lines(results: SweepResults) -> list[str]:
     lines = _counted(line for record in in_order for line in record.warnings)
     missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]
     if len(missing):
+        more = f" and {len(missing) - _MOST_NAMED} more" * (len(missing) > _MOST_NAMED)
         lines.append(
             f"Raw timings are missing beside {count_text(len(missing), 'record')} "
-            f"({', '.join(missing)}); their figures are those that the records hold."
+            f"({', '.join(missing[:_MOST_NAMED])}{more}); their figures are those that the records "
+            "hold."
         )
     return lines
 

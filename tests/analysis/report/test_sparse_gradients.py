@@ -10,6 +10,7 @@ import pytest
 from analysis.data.cases import Case
 from analysis.derive.fastest_step import flows_of
 from analysis.planning.choice import choose
+from analysis.report.pages.first_page import key_numbers
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
@@ -76,6 +77,8 @@ def test_a_hybrid_that_beats_both_sides_is_told_and_the_next_taken_home(
     assert headline.startswith("The hybrid is 3.00x")
     assert "The hybrid is 1.50x" in headline
     assert "The parameter-server setting (ps_sync, round_robin) is 2.00x" in headline
+    beside = {each.meaning for each in key_numbers(case)}
+    assert beside >= {"rows/s: hybrid, 2 workers", "ratio: hybrid over ps_sync, round_robin"}
     slower = verdict(rows_of(rates | {Hybrid: 1500.0})).headline
     assert slower.startswith("The parameter-server setting (ps_sync, round_robin) is 2.00x")
     assert "is 1.33x [1.33, 1.33] faster than the hybrid" in slower
@@ -102,3 +105,4 @@ def test_the_screen_says_it_first() -> None:
     case: Case = case_of(two_towers())
     report = CaseReport(case=case, verdict=verdict(case), figures=(), traces={})
     assert verdict_text(report, alone=True).startswith("Against plain TensorFlow")
+    assert "ratio: stock_allreduce over all-reduce" in {n.meaning for n in key_numbers(case)}

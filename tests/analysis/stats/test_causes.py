@@ -21,12 +21,13 @@ from analysis.report.explanation import (
     explanation_sentence,
     explanation_table,
     main_reason,
+    nothing_explained_text,
 )
 from analysis.report.remedies import advice_text
 from analysis.report.verdict import verdict
 from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
-from analysis.stats.explained_parts import Cause, explained_parts
+from analysis.stats.explained_parts import MOST_STRETCH, Cause, explained_parts
 from analysis.stats.statistics import subtract
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
@@ -499,8 +500,12 @@ def test_what_links_would_save_is_told_as_no_measurement() -> None:
     case = case_of_pair(spread_s=0.01)
     assert " ms the hottest server, " in main_reason(case)
     assert " ms exchange and update. With 2 servers, ps:0" in main_reason(case)
-    for text in (*explanation_table(case)["the hottest server ms"], main_reason(case)):
-        assert re.search(r"up to [\d.]+( ms the hottest server|$)", text) or text == "-"
+    for text in explanation_table(case)["the hottest server ms"]:
+        if text != "-":
+            told = re.fullmatch(r"up to ([\d.]+) \(([\d.]+)\)", text)
+            assert told, "the factor by which an estimate is stretched can be read"
+            assert 1 <= float(told[1]) / float(told[2]) <= MOST_STRETCH + 0.01
+    assert re.search(r"up to [\d.]+ ms the hottest server", main_reason(case))
     drawn = explanation_data(case).set_index("part")["ms_low"]
     assert drawn[[str(Cause.HOT_SERVER), str(Cause.EXCHANGE)]].isna().all()
     # What an estimate leaves is no measurement either.
@@ -594,6 +599,19 @@ def test_hosts_that_are_used_are_paid_for_wherever_servers_were_asked_to_be() ->
     (row,) = pop_table(case_of(runs(beside, times(1.0), **on_hosts(beside)))).to_dict("records")
     paid = float(row["parallel, per machine paid for"])
     assert paid == pytest.approx(float(row["parallel efficiency"]) / 2, abs=0.01)
+
+
+def test_differences_without_raw_timings_are_not_told_as_none() -> None:
+    alone, ring = make_experiment(Single), make_experiment(AllReduce, 2)
+    pair = [*runs(ring, times(1.0)), *runs(make_experiment(SynchronousServers, 2), times(2.0))]
+    table, records = table_of(pair)
+    (case,) = make_cases(table.assign(mean_step_s=float("nan")), records)
+    assert explanation_lines(case) == []
+    assert nothing_explained_text(case).startswith("Raw timings are missing")
+    # A single worker that is slower than several is no difference to be explained.
+    equal = runs(make_experiment(SynchronousServers, 2), times(1.0))
+    case = case_of(runs(alone, times(0.5)), runs(ring, times(1.0)), equal)
+    assert "no two settings that exchange gradients" in nothing_explained_text(case)
 
 
 def test_every_part_has_a_meaning() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
+from analysis.report.pages.case_pages import told_rows
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.rivals import Kind
@@ -24,7 +25,7 @@ from ps_allreduce.point.layout import (
 )
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.sides import Basis
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import invoke, runs, save_all, table_of, times
 from tests.examples import fast, spread_experiments
@@ -151,6 +152,20 @@ def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     assert main is not None
     assert [point.num_workers for point in main.points] == [4, 3]
     assert {point.num_workers for point in main.sides[1].points} == {3, 4}
+
+
+def test_a_single_worker_is_held_against_several() -> None:
+    alone = make_experiment(Single, launcher="ssh", spread=Spread())
+    points = {alone: times(3.0), reduced(4): times(1.0), served(2, 2): times(0.9)}
+    case = case_of(points)
+    assert ": 4 and 2 workers do not pay here." in verdict(case).network
+    workers = told_rows(case).set_index("compared")["workers"]
+    assert workers[Kind.MAIN] == "4 and 2"
+    assert workers[Kind.SINGLE] == "1 and 4 and 2"
+    beside = served(1, 1, LayoutKind.COLOCATED)
+    one = case_of({alone: times(3.0), reduced(1): times(1.0), beside: times(0.9)})
+    assert comparisons(one).main is not None
+    assert comparisons(one).of(Kind.SINGLE) == []
 
 
 @fast

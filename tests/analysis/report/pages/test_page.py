@@ -198,6 +198,9 @@ def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> No
     assert f"Raw timings are missing beside 1 record (runs/{own.experiment_id}/0-1.json);" in text
     assert "1 of 2 runs began with a load average above 2 per processor" in text
     assert "processor time that others used while measuring" in text
+    for turn in range(2, 7):
+        save(tmp_path, run(own, 1 + turn / 9, turn), raw=False)
+    assert re.search(r"beside 6 records \([^)]*/4-1\.json and 2 more\);", reported(tmp_path))
 
 
 def test_all_runs_failed_is_still_a_report(tmp_path: Path) -> None:
@@ -287,7 +290,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
-    told = "Where launches have no partner, they rest on 3 pairs (speed-up on single)."
+    told = "without a partner, a speed-up rests on 3 pairs (speed-up on single)."
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
