@@ -213,10 +213,9 @@ def records(place: str | None = "/data/a") -> RecordFiles:
     )
 
 
-def loose(place: str | None = "/data/b") -> ImageFiles:
-    return ImageFiles(
-        path="/data/b", num_files=4, num_bytes=400, num_classes=2, checksum="cd" * 8, place=place
-    )
+LOOSE = ImageFiles(
+    path="/data/b", num_files=4, num_bytes=400, num_classes=2, checksum="cd" * 8, place="/data/b"
+)
 
 
 def reading(data: Data, pipeline: Pipeline | None = None) -> Experiment:
@@ -231,7 +230,7 @@ def storage_cases() -> tuple[Case, ...]:
         reading(Synthetic()): 1.0,
         reading(records()): 0.9,
         reading(records(), bad): 0.5,
-        reading(loose()): 0.8,
+        reading(LOOSE): 0.8,
     }
     return cases_of(*[runs(p, times(f)) for p, f in factors.items()])
 
