@@ -11,7 +11,7 @@ a host of its own, with links of 50 Mbit/s, so that the network decides the step
 power law of HugeCTR's generator.  From the middle table all else is changed one at a time.  4 steps
 of warm-up and 8 measured ones, 3 launches.
 
-Cost: 23 points, 69 launches, about 10 minutes on two cores.
+Cost: 23 points, 69 launches, about 12 minutes on two cores.
 
 It should show that rows win where a step looks up a small share of them, and by how much; that
 servers send fewer bytes than a gather as soon as there are several of them; where the lines cross,
