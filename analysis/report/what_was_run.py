@@ -149,9 +149,8 @@ def _repetitions_text(case: Case) -> str:
     begun = [point.attempts["repetition"].nunique() for point in case.points]
     planned = [point.planned for point in case.points]
     several = "es" * (max(planned) != 1)
-    if begun == planned:
-        return f"{_range(planned)} launch{several} of a point"
-    return f"{_range(begun)} of {_range(planned)} planned launch{several} of a point begun"
+    told = f"{_range(planned)} launch{several} of a point"
+    return told if begun == planned else f"{told} planned, {_range(begun)} begun"
 
 
 def _range(values: Sequence[float] | pd.Series) -> str:
