@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ps_allreduce.errors import UserError, at_least, at_most, whole
 from ps_allreduce.serialization import LATER, Columns, column
@@ -266,6 +266,35 @@ class Learning(Columns):
             raise UserError("state a target of the loss or of the accuracy, not both.")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise UserError(f"target_accuracy is a share up to 1, got {self.target_accuracy:g}.")
+
+    @classmethod
+    def of_keys(cls, stated: Any) -> Learning:
+        """What the dict of a user's module says; one worker evaluates for all.
+
+        Raises:
+            UserError: it is no dict, a key is unknown or missing, or a value makes no sense.
+        """
+        own = [each for each in fields(cls) if each.name != "evaluation"]
+        needed = ["evaluation_batches", *(each.name for each in own if each.default is MISSING)]
+        others = [each.name for each in own if each.default is not MISSING]
+        try:
+            if unknown := [str(key) for key in stated if key not in (*needed, *others)]:
+                raise UserError(
+                    f"no key {', '.join(unknown)} is known: choose of "
+                    f"{', '.join((*needed, *others))}."
+                )
+            rest = {name: stated[name] for name in stated if name != "evaluation_batches"}
+            held_out = Evaluation(
+                batches=stated["evaluation_batches"],
+                mode=EvaluationMode.SEQUENTIAL,
+                gradient_norm=True,
+            )
+            return cls(evaluation=held_out, **rest)
+        except (TypeError, KeyError) as error:
+            raise UserError(
+                f"it is {stated!r}: a dict of numbers, with {', '.join(needed)} and perhaps "
+                f"{', '.join(others)}."
+            ) from error
 
     def reaches(self, loss: float, accuracy: float) -> bool:
         """Whether an evaluation with these means reaches the target."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.private_api import excludes_from_decay
-from ps_allreduce.point.measurement import Evaluation, EvaluationMode, Learning
+from ps_allreduce.point.measurement import Learning
 from ps_allreduce.point.models.trained import Unit
 from ps_allreduce.point.optimizers import Adagrad, Adam, AdamW, Momentum, Optimizer, Sgd
 from ps_allreduce.workloads.user_code import blaming, call_with_words, import_module, own_files
@@ -108,16 +108,7 @@ def _learning_of(module: ModuleType) -> Learning | None:
         if not callable(getattr(module, name, None)):
             raise UserError(f"{module.__name__} states LEARNED and has no function {name}.")
     try:
-        batches = stated["evaluation_batches"]
-        rest = {name: stated[name] for name in stated if name != "evaluation_batches"}
-        held_out = Evaluation(batches=batches, mode=EvaluationMode.SEQUENTIAL, gradient_norm=True)
-        return Learning(evaluation=held_out, **rest)
-    except (TypeError, KeyError) as error:
-        settings = ", ".join(each.name for each in fields(Learning) if each.name != "evaluation")
-        raise UserError(
-            f"LEARNED of {module.__name__} is {stated!r}: a dict of numbers, of evaluation_batches "
-            f"and some of {settings}."
-        ) from error
+        return Learning.of_keys(stated)
     except UserError as error:
         raise UserError(f"LEARNED of {module.__name__}: {error}") from error
 

@@ -152,6 +152,31 @@ def test_batches_that_make_no_sense_are_refused(batches: int) -> None:
         Evaluation(batches=batches)
 
 
+STATED = {"evaluation_batches": 4, "evaluation_steps": 5, "most_examples": 1000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"target_los": 0.3, "most": 1}, "^no key target_los, most is known: choose of .*_loss"),
+        ({"evaluation_steps": "5"}, "evaluation_steps must be a whole number"),
+        ({"target_loss": "low"}, "a dict of numbers, with evaluation_batches, evaluation_steps"),
+    ],
+)
+def test_what_a_model_states_is_refused_by_the_name_of_its_key(
+    changes: dict[str, object], told: str
+) -> None:
+    assert Learning.of_keys(STATED).evaluation.batches == 4
+    with pytest.raises(UserError, match=told):
+        Learning.of_keys(STATED | changes)
+
+
+@pytest.mark.parametrize("stated", [{}, {"evaluation_batches": 4}, 5, "often"])
+def test_what_a_model_has_to_state_is_told(stated: object) -> None:
+    with pytest.raises(UserError, match="most_examples"):
+        Learning.of_keys(stated)
+
+
 def test_who_evaluates_is_nothing_without_batches() -> None:
     assert EvaluationRequest().put_into(Measurement()) == Measurement()
     with pytest.raises(UserError, match="--evaluation-batches"):
