@@ -272,8 +272,8 @@ def export(
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     interrupted = (
-        "Interrupted. What is recorded is kept: the same command goes on with a sweep or a "
-        "conversion."
+        "Interrupted. What is recorded is kept. The same command makes only the runs of a sweep or "
+        "files of a conversion that are missing; a first look and a gate begin anew."
     )
     return run_command_line(cli, words, "python -m experiments", interrupted)
 

@@ -141,7 +141,7 @@ def test_an_interruption_in_or_between_runs_makes_status_130_and_says_how_to_go_
     launcher.on_launch = ask_twice
     assert run("compare", "--workers", "1") == 130
     assert tidied == ["all"]
-    assert "Interrupted. What is recorded is kept: the same command" in capsys.readouterr().err
+    assert "a first look and a gate begin anew" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
