@@ -108,17 +108,18 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
         )
     if setting == BEST:
         return _best(sides)
-    every = [_measured(*each, point) for each in sides for point in each[1].points]
-    meant = {
-        each.record.experiment_id: each
-        for each in every
-        if each.record.experiment_id.startswith(setting)
-    }
+    measured = [_measured(*each, point) for each in sides for point in each[1].points]
+    every = {each.record.experiment_id: each for each in measured}
+    meant = {name: each for name, each in every.items() if name.startswith(setting)}
     if len(meant) != 1:
-        few = sorted(meant.values() or every, key=lambda each: -each.rate.mean)[:SHOWN]
         problem = "several settings begin" if meant else "no setting begins"
+        among = meant or every
+        few = sorted(among.values(), key=lambda each: -each.rate.mean)[:SHOWN]
         lines = "".join(f"\n  {each.line}" for each in few)
-        raise UserError(f"{problem} with {setting!r}; with valid launches there are:{lines}")
+        raise UserError(
+            f"{problem} with {setting!r}; of {len(among)} with valid launches the fastest are:"
+            f"{lines}"
+        )
     return next(iter(meant.values()))
 
 

@@ -123,7 +123,7 @@ def test_a_setting_that_is_not_there_is_answered_with_the_fastest(results: Path)
     with pytest.raises(UserError) as refusal:
         choose(results, "zzz", None)
     lines = str(refusal.value).splitlines()
-    assert lines[0] == "no setting begins with 'zzz'; with valid launches there are:"
+    assert lines[0] == "no setting begins with 'zzz'; of 6 with valid launches the fastest are:"
     assert FEW.experiment_id in lines[1]
     assert len(lines) == 6
 
