@@ -44,6 +44,9 @@ NOTE = "in_flight.json"
 
 LOCK = ".lock"
 
+#: What to do where a sweep's folder cannot be written.
+ANOTHER = "Choose another RESULTS."
+
 #: A note whose writer cannot be asked is given so long beyond the run's own deadline.
 NOTE_GRACE_S = 120.0
 
@@ -260,7 +263,8 @@ def locked(sweep_dir: Path, taken: str = "") -> Iterator[bool]:
         sweep_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(sweep_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise UserError(f"cannot write to {sweep_dir}: {error.strerror}.") from error
+        told = f"cannot write to {sweep_dir}: {error.strerror}."
+        raise UserError(told if taken else f"{told} {ANOTHER}") from error
     is_locked = True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -284,8 +288,11 @@ def check_writable(sweep_dir: Path) -> None:
     Raises:
         UserError: it could not.
     """
-    for folder in (sweep_dir, sweep_dir / RUNS):
-        check_folder(folder)
+    try:
+        for folder in (sweep_dir, sweep_dir / RUNS):
+            check_folder(folder)
+    except UserError as error:
+        raise UserError(f"{error} {ANOTHER}") from error
 
 
 def check_folder(folder: Path) -> None:

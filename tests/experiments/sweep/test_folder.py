@@ -299,8 +299,17 @@ def test_a_second_command_in_the_folder_is_refused_whatever_the_first_one_is(
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file")
-    with pytest.raises(UserError, match="cannot write to"):
+    with pytest.raises(UserError, match=r"cannot write to .*\. Choose another RESULTS\.$"):
         go(FakeLauncher(), tmp_path / "results" / "compare")
+
+
+def test_a_folder_of_a_file_system_that_refuses_is_told() -> None:
+    # The superuser may write anywhere, but for what the kernel makes up.
+    with (
+        pytest.raises(UserError, match=r"cannot write to .*\. Choose another RESULTS\.$"),
+        locked(Path("/proc/nothing/compare")),
+    ):
+        pass
 
 
 @pytest.fixture
@@ -332,7 +341,7 @@ def test_what_a_sweep_could_not_write_is_told(place: Path, name: str, told: str)
     with pytest.raises(UserError) as caught:
         check_writable(place / name)
     assert str(caught.value).startswith("cannot write to ")
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(f"{told} Choose another RESULTS.")
 
 
 def test_nothing_is_written_to_find_out(place: Path) -> None:
