@@ -39,8 +39,8 @@ def searched_first(request: StudyRequest) -> StudyRequest:
         study=replace(request.study, points=search.points, search=None),
         sweep=replace(request.sweep, repetitions=1),
     )
-    plain_console().print(f"First a search, whose launches are kept in {wanted.sweep_dir}:")
-    status = run_study(wanted)
+    told = f"First a search, whose launches are kept in {wanted.sweep_dir}:"
+    status = run_study(wanted, told)
     if request.sweep.dry_run:
         plain_console().print("Then its best settings are compared; these launches are not listed.")
     if status == INTERRUPTED or request.sweep.dry_run:

@@ -57,8 +57,11 @@ NO_TIME = (
 NOTHING_MISSING = "No run of this sweep is to be made; no job is submitted."
 
 
-def run_study(request: StudyRequest) -> int:
+def run_study(request: StudyRequest, told: str = "") -> int:
     """Run the sweep of a study, or have it run in jobs; return the exit status.
+
+    Args:
+        told: what is said as soon as it is known that the sweep can be run.
 
     Raises:
         UserError: what was asked for cannot be run.
@@ -68,14 +71,14 @@ def run_study(request: StudyRequest) -> int:
     _tell_of_change(request, console)
     site = site_kind(request.launcher.launcher)
     if site.scheduler is not None and not site.scheduler.inside_job():
-        return max(request.status, _submit(request, site.scheduler, console))
+        return max(request.status, _submit(request, site.scheduler, console, told))
     if not request.sweep.dry_run:
         surroundings.tell_of_others(request.launcher, console)
     with surroundings.workplace(request.launcher, request.sweep_dir, console) as place:
         if not has_time(place.launcher, request.sweep.profile):
             console.print(NO_TIME)
             return 1
-        return max(request.status, _run_here(request, place, console))
+        return max(request.status, _run_here(request, place, console, told))
 
 
 def _tell_of_change(request: StudyRequest, console: Console) -> None:
@@ -91,17 +94,19 @@ def _tell_of_change(request: StudyRequest, console: Console) -> None:
         )
 
 
-def _run_here(request: StudyRequest, place: Workplace, console: Console) -> int:
+def _run_here(request: StudyRequest, place: Workplace, console: Console, told: str = "") -> int:
     begun, again = time.monotonic(), request.sweep.retry_failed
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, place.launcher, choices, console)
     if request.sweep.budget_s is not None:
         _, ahead = look_ahead(runs, place, retry_failed=again)
         check_budget(request, sweep, ahead.missing)
+    if told:
+        console.print(told)
     if not request.sweep.dry_run:
         sweep, runs = _answered(request, place, choices, (sweep, runs), begun)
-    if told := tell_exchange(request, choices):
-        console.print(told)
+    if exchange := tell_exchange(request, choices):
+        console.print(exchange)
     if request.sweep.dry_run:
         history, standing = look_ahead(runs, place, retry_failed=again)
         echo(render_sweep(sweep, runs, standing.missing, OVERHEAD_S))
@@ -232,11 +237,13 @@ def _conclude(result: SessionResult, console: Console) -> int:
     return 0 if result.standing.is_complete else 1
 
 
-def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> int:
+def _submit(request: StudyRequest, scheduler: Scheduler, console: Console, told: str) -> int:
     """Submit jobs for the sweep, or find those that there are; follow them."""
     sweep_dir = request.sweep_dir
     capacity = _asked_capacity(request, scheduler)
     sweep = _planned(request, capacity, console)
+    if told:
+        console.print(told)
     if exchange := tell_exchange(request, read_choices(sweep_dir, request.identity, None)):
         console.print(exchange)
     counts = of_software(collect(surroundings.source_state()))
@@ -262,9 +269,9 @@ def _submit(request: StudyRequest, scheduler: Scheduler, console: Console) -> in
         ending = _follow(jobs, job_ids, known, progress, console)
     if ending is None:
         return INTERRUPTED
-    told = replace(request, sweep=replace(request.sweep, retry_failed=False))
-    sweep = _planned(told, capacity, Terminal(quiet=True))  # with what a pilot chose in the job
-    standing = _standing(told, sweep.runs(), counts, console)
+    once = replace(request, sweep=replace(request.sweep, retry_failed=False))
+    sweep = _planned(once, capacity, Terminal(quiet=True))  # with what a pilot chose in the job
+    standing = _standing(once, sweep.runs(), counts, console)
     return 0 if standing.is_complete and not ending else 1
 
 

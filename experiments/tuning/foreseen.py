@@ -31,7 +31,6 @@ from experiments.cli.requests import StudyRequest
 from experiments.cli.sweep_command import INTERRUPTED, run_study
 from experiments.sweep.definition import begun, read_choices
 from experiments.sweep.history import kept_records
-from experiments.sweep.progress import plain_console
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.strategies import AnyStrategy
@@ -56,8 +55,7 @@ def run_foreseen(request: StudyRequest) -> int:
         name=f"{CALIBRATION}/{request.name}",
         study=replace(request.study, points=request.study.calibration, calibration=None),
     )
-    plain_console().print(f"First what calibrates, in {first.sweep_dir}:")
-    status = run_study(first)
+    status = run_study(first, f"First what calibrates, in {first.sweep_dir}:")
     if status == INTERRUPTED:
         return status
     if request.sweep.dry_run:

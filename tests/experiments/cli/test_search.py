@@ -108,6 +108,18 @@ def test_every_placement_has_its_best_setting_where_one_server_is_slow(
     }
 
 
+def test_no_search_is_promised_that_is_refused(
+    cluster: FakeLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--launcher", "emulated", "--hosts", "4", "--model", "SmallCNN", "--dry-run")
+    assert run("learning", *words) == 2
+    told = capsys.readouterr().err
+    assert "does not say when it has learned enough" in told
+    assert "First a search" not in told
+    assert run(*WORDS, "--dry-run") == 0
+    assert "First a search" in capsys.readouterr().err
+
+
 def test_an_interrupted_search_is_continued_before_anything_is_measured(
     cluster: FakeLauncher,
 ) -> None:
