@@ -53,7 +53,10 @@ OK, SOME_FAILED = 0, 1
 #: New objects after which garbage is looked for; Python's own 700 cost a tenth of a report's time.
 _GARBAGE = 50_000
 
-_CHOSE = "these launches chose a setting, a rate of links or a window, so they are no results."
+_NO_RESULT = (
+    "these launches chose a setting, a rate of links or a window, or compared weights, so their "
+    "rates are no results."
+)
 
 
 def _folder(text: str) -> Path:
@@ -89,7 +92,7 @@ def report(folder: Path, host_price: float | None, ps_host_price: float | None) 
     """
     prices = stated_prices(host_price, ps_host_price)
     folder = unpack(folder) if folder.suffix == SUFFIX else folder
-    sys.exit(_for_each_sweep(folder, report_sweep, prices, of_choices=False))
+    sys.exit(_for_each_sweep(folder, report_sweep, prices, of_all=False))
 
 
 @cli.command()
@@ -106,8 +109,8 @@ def compare_results(a: Path, b: Path) -> None:
     """Compare the sweeps in two folders: two clusters, or two versions."""
     first, second = (analysed(read_sweep(_only_sweep(folder))) for folder in (a, b))
     for results in (first, second):
-        if results.chose:
-            raise UserError(f"{results.files.folder}: {_CHOSE} Name a sweep that measured.")
+        if results.is_no_result:
+            raise UserError(f"{results.files.folder}: {_NO_RESULT} Name a sweep that measured.")
     if first.files.folder.resolve() == second.files.folder.resolve():
         raise UserError(f"A and B are the same folder, {first.files.folder}.")
     if shared_launches := _launches_of(first) & _launches_of(second):
@@ -145,12 +148,12 @@ def _for_each_sweep(
     action: Callable[[SweepResults, Sequence[Case]], None],
     prices: Prices | None = None,
     *,
-    of_choices: bool = True,
+    of_all: bool = True,
 ) -> int:
     """Do it for all sweeps; one that cannot be read does not keep the others from it.
 
     Args:
-        of_choices: also for sweeps whose launches chose something.
+        of_all: also for sweeps whose rates are no results.
     """
     status = OK
     for path in find_sweeps(folder):
@@ -160,8 +163,8 @@ def _for_each_sweep(
             echo(f"Error: {error}", err=True)
             status = MISTAKE
             continue
-        if results.chose and not of_choices:
-            echo(f"{path}: {_CHOSE}")
+        if results.is_no_result and not of_all:
+            echo(f"{path}: {_NO_RESULT}")
             continue
         files, cases = results.files, cases_of(results, prices)
         for item in files.damaged:

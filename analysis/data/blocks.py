@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import pandas as pd
 
 from analysis.data.load import SweepFiles
-from ps_allreduce.record.choices import CHOOSING, SEARCH
+from ps_allreduce.record.choices import NO_RESULTS, SEARCH
 from ps_allreduce.record.hosts import HostFacts, facts_apart
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
@@ -79,9 +79,9 @@ class SweepResults:
         return self.name.startswith(f"{SEARCH}/")
 
     @property
-    def chose(self) -> bool:
-        """Its launches chose something: a rate that was chosen for being high is too high."""
-        return self.name.partition("/")[0] in CHOOSING
+    def is_no_result(self) -> bool:
+        """A rate that was chosen for being high is too high; one of ten steps means nothing."""
+        return self.name.partition("/")[0] in NO_RESULTS
 
 
 def analysed(files: SweepFiles) -> SweepResults:

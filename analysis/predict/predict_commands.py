@@ -136,13 +136,16 @@ def newest_launches(folder: Path) -> Sequence[RunRecord]:
 
 
 def _all(folder: Path) -> list[RunRecord]:
-    """Launches of sweeps that measured, not chose."""
+    """Launches of sweeps that measured, and neither chose nor compared weights."""
     sweeps = [analysed(read_sweep(path)) for path in find_sweeps(folder)]
     launches = [
-        record for sweep in sweeps if not sweep.chose for record in sweep.files.records.values()
+        record
+        for sweep in sweeps
+        if not sweep.is_no_result
+        for record in sweep.files.records.values()
     ]
     if not launches:
-        raise UserError(f"{folder} holds sweeps that chose something, and none that measured.")
+        raise UserError(f"{folder} holds no sweep that measured rates.")
     return sorted(launches, key=lambda each: (each.started_at, each.run_id))
 
 

@@ -156,7 +156,7 @@ def learned_cases(folder: Path) -> list[Case]:
     return [
         case
         for sweep in sweeps
-        if not sweep.chose
+        if not sweep.is_no_result
         for case in cases_of(sweep)
         if any(point.experiment.learning is not None for point in case.points)
     ]

@@ -36,6 +36,7 @@ from ps_allreduce.point.placement import VariableSpec
 from ps_allreduce.point.strategies.base import Servers
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.point.workload import Scaling, Workload
+from ps_allreduce.record.choices import GATE
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.provenance import Provenance
 from ps_allreduce.record.records import RunRecord, Status
@@ -43,10 +44,8 @@ from ps_allreduce.record.variables import RunWeights, load_weights
 from ps_allreduce.scratch import scratch_parent
 from ps_allreduce.terminal import Terminal
 
-NAME = "gate"
-
 #: Tracing a large model may take minutes.
-PROFILE = Profile(name=NAME, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0)
+PROFILE = Profile(name=GATE, measurement=gate_arms.MEASUREMENT, repetitions=1, deadline_s=1200.0)
 
 #: A table is as wide as its words; a terminal that is narrower folds the lines.
 MOST_COLUMNS = 250
@@ -118,7 +117,7 @@ def run_gate(request: GateRequest) -> int:
         UserError: it cannot be run here, or the model cannot be kept from drawing random numbers.
         LaunchError: a single worker cannot be trained.
     """
-    folder = request.launcher.results / NAME
+    folder = request.launcher.results / GATE
     check_writable(folder)
     workload = settle_model(request.workload, request.launcher.results, plain_console())
     request = replace(request, workload=workload)
@@ -139,7 +138,7 @@ def _passed_through(request: GateRequest, place: Workplace) -> tuple[GateResult,
         place.launcher.check(point)
     place.launcher.prepare(workload)
     trainable = [spec.name for spec in variables if spec.trainable]
-    with open_session(place, NAME, PROFILE) as session:
+    with open_session(place, GATE, PROFILE) as session:
         place.listener.begin(len(references) + len(points), 0)
         found = tuple(compared(session, points, trainable))
         result = GateResult(

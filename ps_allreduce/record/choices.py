@@ -22,6 +22,12 @@ FIRST_LOOK, PILOT, TUNE, SEARCH = CHOOSING = ("first-look", "pilot", "tune", "se
 #: Of these, sweeps of launches that look at links and windows before another sweep.
 BEFOREHAND = (FIRST_LOOK, PILOT)
 
+#: The name of the sweep whose launches compare weights.
+GATE = "gate"
+
+#: Sweeps whose rates are no results.
+NO_RESULTS = (*CHOOSING, GATE)
+
 
 class ExchangeMode(StrEnum):
     """How gradients travel."""

@@ -249,12 +249,13 @@ def test_what_chose_beforehand_is_no_second_sweep_of_a_folder(tmp_path: Path) ->
     assert "B: " in invoke("compare-results", a, str(both))
 
 
-def test_launches_that_chose_are_no_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("sweep", ["tune", "gate"])
+def test_launches_that_chose_or_compared_weights_are_no_results(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (measured, chose) = folders(tmp_path, {RING: 2.0}, {RING: 1.0})
     for path in Path(chose).rglob("*.json"):
-        path.write_text(path.read_text().replace('"sweep": "compare"', '"sweep": "tune"'))
+        path.write_text(path.read_text().replace('"sweep": "compare"', f'"sweep": "{sweep}"'))
     assert main(["compare-results", measured, chose]) == 2
     assert "these launches chose a setting" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
