@@ -24,7 +24,7 @@ from rich.console import Console
 
 from analysis.data.blocks import SweepResults, analysed
 from analysis.data.case_names import file_names
-from analysis.data.cases import Case, cases_of
+from analysis.data.cases import Case, Point, cases_of
 from analysis.data.columns import write_summary
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.prices import Prices, stated_prices
@@ -43,9 +43,11 @@ from analysis.report.table import SCREEN_WIDTH
 from analysis.report.verdict import verdict
 from analysis.stats.two_results import shared_cases
 from analysis.timeline.trace_events import save_traces
+from analysis.wording import count_text
 from ps_allreduce.errors import SuiteError, UserError
 from ps_allreduce.process import end_as_interrupted
 from ps_allreduce.record.choices import BEFOREHAND
+from ps_allreduce.record.records import Status
 from ps_allreduce.terminal import Terminal, echo
 
 OK, SOME_FAILED = 0, 1
@@ -170,10 +172,23 @@ def _for_each_sweep(
         for item in files.damaged:
             echo(f"Not read: {item.path}: {item.reason}", err=True)
         action(results, cases)
-        lost = any(point.lost_repetitions for case in cases for point in case.points)
+        lost = [point for case in cases for point in case.points if point.lost_repetitions]
+        if lost:
+            echo(_lost_text(lost))
         if lost or files.damaged:
             status = max(status, SOME_FAILED)
     return status
+
+
+def _lost_text(points: Sequence[Point]) -> str:
+    """Why some failed."""
+    launches = count_text(sum(point.lost_repetitions for point in points), "launch")
+    last = next(each for each in reversed(points[0].records) if each.status is not Status.OK)
+    reason = last.reason or "; ".join(last.warnings)
+    return (
+        f"Exit status {SOME_FAILED}: no attempt of {launches} ended well, for instance "
+        f"{points[0].experiment.title}: {reason}"
+    )
 
 
 def summarise_sweep(results: SweepResults, _: Sequence[Case]) -> None:
