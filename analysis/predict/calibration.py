@@ -121,6 +121,20 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     )
 
 
+def learned_from(records: Iterable[RunRecord], known: Sequence[Family]) -> list[RunRecord]:
+    """Those of the launches that settings were learned from, lone workers among them."""
+    points = {seen.experiment for family in known for seen in family.seen}
+    around = {_surroundings(family.largest) for family in known}
+    return [
+        each
+        for each in records
+        if each.experiment in points
+        or (
+            not each.experiment.strategy.communicates() and _surroundings(each.experiment) in around
+        )
+    ]
+
+
 def untold(records: Iterable[RunRecord], known: Sequence[Family]) -> list[AnyStrategy]:
     """Strategies that send something and belong to no family, each once."""
     told = {setting_of(each.largest) for each in known}

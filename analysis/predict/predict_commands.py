@@ -17,7 +17,8 @@ from rich.table import Table
 from analysis.data.blocks import analysed
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.rows import moment
-from analysis.predict.calibration import usable
+from analysis.derive.fastest_step import flows_of
+from analysis.predict.calibration import families, learned_from, usable
 from analysis.predict.literature import HeldOut, held_out
 from analysis.predict.prediction_check import IDLE, Figures, PredictionCheck, check_predictions
 from analysis.predict.prediction_file import (
@@ -31,7 +32,7 @@ from analysis.wording import NONE, count_text, number, with_interval
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.record.files import write_json
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, RunRecord
 from ps_allreduce.terminal import Terminal, echo
 
 CHECK = "prediction_check.json"
@@ -83,15 +84,26 @@ def predict_command(
     if workers is None:
         raise UserError('say how many workers: --workers 8, or make predict ARGS="--workers 8,16".')
     question = Question(workers=workers, bits_per_s=bandwidth, num_ps=num_ps)
-    known = [
-        each
-        for each in usable(newest_launches(folder), calibrate_up_to)
-        if not _is_asked(each, question)
-    ]
+    every = _all(folder)
+    newest = _newest(every)
+    few = usable(newest, calibrate_up_to)
+    known = [each for each in few if not _is_asked(each, question)]
     predicted = predict(known, question)
-    made = prediction_file(question, known, predicted)
+    used = learned_from(known, families(known))
+    made = prediction_file(question, used, predicted)
     path = save_predictions(made, folder, into)
     show_predictions(made)
+    left = {
+        "of another machine, software or program": len(every) - len(newest),
+        "that did not end well": len(newest) - len(usable(newest)),
+        "with more workers than stated": len(usable(newest)) - len(few),
+        "of what is asked about": len(few) - len(known),
+        "that do not tell what they send where": len(known) - len(used),
+    }
+    if told := ", ".join(f"{count} {why}" for why, count in left.items() if count):
+        echo(f"Launches that were not learned from: {told}.")
+    for doubt in doubts_about(used):
+        echo(doubt)
     echo(f"Predictions: {path}")
 
 
@@ -130,9 +142,35 @@ def newest_launches(folder: Path) -> Sequence[RunRecord]:
     Raises:
         UserError: no sweep below the folder measured anything.
     """
-    launches = _all(folder)
+    return _newest(_all(folder))
+
+
+def _newest(launches: Sequence[RunRecord]) -> Sequence[RunRecord]:
     last = max(launches, key=lambda each: moment(each.started_at))
     return [each for each in launches if each.block == last.block]
+
+
+def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:
+    """What speaks against launches that are learned from, by the limits that comparisons have.
+
+    Where nothing is sent, processors may be as busy as they like.
+    """
+    sending = [each for each in launches if flows_of(each)]
+    busy = [each.machine_busy or 0.0 for each in sending]
+    foreign = [each.foreign_load or 0.0 for each in sending]
+    count = count_text(len(sending), "launch")
+    if limited := [share for share in busy if share >= BUSY_LIMIT]:
+        yield (
+            f"In {len(limited)} of {count} that send gradients, processors were {BUSY_LIMIT:.0%} "
+            f"busy or more (up to {max(limited):.0%}), so they may have been the limit, and not "
+            "the network."
+        )
+    if disturbed := [share for share in foreign if share > FOREIGN_LIMIT]:
+        yield (
+            f"In {len(disturbed)} of {count} that send gradients, other programs took more than "
+            f"{FOREIGN_LIMIT:.0%} of a host's processor time (up to {max(disturbed):.0%}), so "
+            "rates may depend on them."
+        )
 
 
 def _all(folder: Path) -> list[RunRecord]:
@@ -181,7 +219,7 @@ def _marks(each: Prediction, notes: dict[str, str]) -> str:
 
 
 def _sentences(made: PredictionFile) -> Iterator[str]:
-    runs = count_text(len(made.calibration.runs), "launch").replace("launchs", "launches")
+    runs = count_text(len(made.calibration.runs), "launch")
     most = max((each.calibrated for each in made.predicted.points), default=0)
     yield f"Learned from {runs} with up to {most} workers, at commit {made.commit}."
     if any(each.rate is None for each in made.predicted.points):

@@ -12,7 +12,7 @@ from analysis.data.prices import Prices, stated_prices
 from analysis.predict.advice import ENOUGH, Recommendation, advise, known_tellers
 from analysis.predict.calibration import usable
 from analysis.predict.calibration_file import SHIPPED, CalibrationFile, read_calibration
-from analysis.predict.predict_commands import newest_launches
+from analysis.predict.predict_commands import doubts_about, newest_launches
 from analysis.predict.predictions import Prediction
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import Sooner, learned_cases, reached_sooner
@@ -23,6 +23,7 @@ from experiments.tuning.outcome import options_of
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.models.trained import OwnModel
+from ps_allreduce.point.optimizers import OnRows
 from ps_allreduce.record.records import RunRecord
 
 #: Settings behind the best one that are told, and asynchronous ones.
@@ -58,11 +59,12 @@ def told_advice(
     """
     prices = stated_prices(*stated)
     if where.is_dir():
-        known = known_tellers(_of_model(usable(newest_launches(where)), model))
-        advice = advise(known, hosts, bits_per_s, prices)
+        launches = _of_model(usable(newest_launches(where)), model)
+        advice = advise(known_tellers(launches), hosts, bits_per_s, prices)
         name = advice.best.experiment.workload.model.name
         learned = list(reached_sooner(learned_cases(where), name, hosts))
-        return [*_lines(advice, hosts, prices, learned), *_to_measure(advice)]
+        said = [*_lines(advice, hosts, prices, learned), *doubts_about(launches)]
+        return [*said, *_to_measure(advice)]
     made = _kept(where)
     _check_model(model, [each.largest.workload.model.name for each in made.settings])
     told = _lines(advise(made.settings, hosts, bits_per_s, prices), hosts, prices)
@@ -104,6 +106,7 @@ def _lines(
     best = advice.best
     yield f"Best on {count_text(hosts, 'host')}: {_told(best, prices)}."
     yield from (f"  {_behind(best, each, prices)}" for each in advice.ranked[1 : 1 + _SHOWN])
+    yield from unlike_trainings(advice.ranked[: 1 + _SHOWN])
     if advice.fastest.expected * ENOUGH > best.expected:
         yield f"Fewer hosts are faster: {_told(advice.fastest, prices)}."
     elif advice.enough_hosts <= _PAYS * hosts:
@@ -130,6 +133,18 @@ def _lines(
     if best.unknown:
         yield f"Not known or assumed, which widens intervals: {'; '.join(best.unknown)}."
     yield f"Weighed: {count_text(advice.weighed, 'cluster')}."
+
+
+def unlike_trainings(ranked: Sequence[Prediction]) -> Iterator[str]:
+    """That settings which stand beside each other train other weights, if some do."""
+    own = [each.experiment for each in ranked]
+    lazy = [each for each in own if each.workload.optimizer.on_rows is OnRows.LAZY]
+    if {each.strategy.is_sparse for each in lazy} == {True, False}:
+        yield (
+            f"Not all of them train alike: with sparse embeddings "
+            f"{lazy[0].workload.optimizer.keras_class} changes only the rows that a step looks up "
+            "(docs/embeddings.md)."
+        )
 
 
 def _advised(each: Sooner) -> str:

@@ -23,7 +23,7 @@ from analysis.predict.prediction_file import (
 )
 from analysis.predict.predictions import Question, predict
 from ps_allreduce.errors import RecordFormatError, UserError
-from ps_allreduce.point.strategies import AllReduce, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, StockServers, SynchronousServers
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import save_all
 from tests.analysis.predict.simulated import launch, point, sweep
@@ -148,6 +148,24 @@ def test_launches_of_what_is_asked_are_not_learned_from(tmp_path: Path) -> None:
     second = tmp_path / "second.json"
     assert main(["predict", str(tmp_path), "--workers", "4", "--into", str(second)]) == 0
     assert read_prediction(first).digest == read_prediction(second).digest
+
+
+def test_launches_that_were_not_learned_from_are_counted_and_doubts_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = launch(point(StockServers, 2), gradient_bytes=None)
+    busy = launch(point(AllReduce, 2), 3, machine_busy=0.97)
+    busy = replace(busy, hosts=tuple(replace(each, foreign_load=0.12) for each in busy.hosts))
+    save_all(tmp_path, [*sweep((AllReduce,), (1, 2, 4)), shipped, busy])
+    assert main(["predict", str(tmp_path), "--workers", "4"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Learned from 10 launches" in shown
+    assert (
+        "not learned from: 3 of what is asked about, 1 that do not tell what they send where."
+    ) in shown
+    assert "In 1 of 4 launches that send gradients, processors were 90% busy or more" in shown
+    assert "(up to 97%)" in shown
+    assert "other programs took more than 5% of a host's processor time (up to 12%)" in shown
 
 
 def test_the_commit_is_what_git_left(tmp_path: Path) -> None:

@@ -14,12 +14,15 @@ from analysis.predict.advice import advise, known_tellers
 from analysis.predict.calibration_file import SHIPPED, published_tellers, save_calibration
 from analysis.predict.predictions import Question, Teller, asked
 from experiments.__main__ import main
+from experiments.tuning.advise import unlike_trainings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.layout import is_apart, num_hosts
+from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
+from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord
 from ps_allreduce.record.variables import PlacementUsed
@@ -110,6 +113,25 @@ def test_more_hosts_do_not_pay_beyond_a_hot_server() -> None:
         advise(known_tellers(served), 8, bits_per_s=1e15)
 
 
+def test_rows_of_tables_with_adam_are_told_to_train_otherwise(known: tuple[Teller, ...]) -> None:
+    dense = advise(known, 8).best
+    load = Workload(model=MODEL, data=OwnDataset(), optimizer=Adam())
+    dense = replace(dense, experiment=replace(dense.experiment, workload=load))
+    rows = AllReduce(embeddings=Embeddings.SPARSE)
+    sparse = replace(dense, experiment=replace(dense.experiment, strategy=rows))
+    (told,) = unlike_trainings([dense, sparse])
+    assert "Adam changes only the rows that a step looks up" in told
+    assert not list(unlike_trainings([sparse, sparse]))
+
+
+def test_processors_that_were_the_limit_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path, [replace(each, machine_busy=0.97) for each in sweep((AllReduce,), (1, 2))])
+    assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
+    assert "In 3 of 3 launches that send gradients, processors were" in capsys.readouterr().out
+
+
 def test_the_command_says_it_with_a_command_to_paste(
     launches: list[RunRecord], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +143,7 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Asynchronous, so of another kind" in shown
     assert "in 95 launches" in shown
     assert "per thousand images" not in shown
+    assert "Not all of them train alike" not in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
     assert "--emulate 0.05,0.1" in shown
