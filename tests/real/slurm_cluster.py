@@ -9,7 +9,6 @@ what is tested on the cluster is not known here.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -35,9 +34,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_FOLDER_LENGTH = 70
 
 UP_DEADLINE_S = 60.0
-
-#: Until the controller knows that a node is lost, and more.
-NOTICED_S = 90.0
 
 SLURM_CONF = """\
 ClusterName=emulated
@@ -145,11 +141,6 @@ def render_topology(network: EmulatedNetwork, names: Sequence[str]) -> str:
     return "\n".join([*lines, f"SwitchName=core Switches={','.join(leaves)}", ""])
 
 
-def parse_record(line: str) -> dict[str, str]:
-    """A job or node as `scontrol --oneliner` shows it."""
-    return dict(re.findall(r"(?:^|(?<= ))([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|\s*$)", line))
-
-
 class SlurmCluster(Machines):
     """A cluster that is up.
 
@@ -221,29 +212,6 @@ class SlurmCluster(Machines):
         stdin = subprocess.DEVNULL
         return {"cwd": self.work, "env": self.environment, "stdin": stdin, "text": True}
 
-    def job(self, job_id: int) -> dict[str, str]:
-        """What the controller knows of a job, by the names of `scontrol show job`.
-
-        Raises:
-            LaunchError: it does not know the job.
-        """
-        return parse_record(self.output("scontrol", "--oneliner", "show", "job", str(job_id)))
-
-    def wait_for_state(self, job_id: int, state: str) -> dict[str, str]:
-        """Wait until a job is in a state, and return what is known of it then.
-
-        Raises:
-            LaunchError: it was not in time.
-        """
-        job: dict[str, str] = {}
-
-        def arrived() -> bool:
-            job.update(self.job(job_id))
-            return job["JobState"] == state
-
-        wait_until(arrived, NOTICED_S, lambda: f"job {job_id} is {job['JobState']}, not {state}")
-        return job
-
     def node_states(self) -> dict[str, str]:
         """The nodes' states in lower case, such as `idle`, `down*` or `mixed`."""
         lines = self.output("sinfo", "--noheader", "--Node", "--partition=lab", "--format=%N %T")
@@ -314,9 +282,10 @@ def slurm_cluster(
     names: Sequence[str] = NAMES,
     cpus_per_node: int = 2,
     network: EmulatedNetwork | None = None,
-    shared: Sequence[Path] = (),
 ) -> Iterator[SlurmCluster]:
     """A cluster for as long as the context lasts; its processes are then gone, its logs are not.
+
+    Below /tmp all hosts see its folder, the checkout and Python; the rest is every node's own.
 
     Args:
         folder: of configuration, state and logs; short, and open to other users if they are to use
@@ -324,8 +293,6 @@ def slurm_cluster(
         names: of the nodes, in the order in which Slurm gets to know them.
         cpus_per_node: steps are bound to their cores if this machine has as many.
         network: whose host 0 is `login`; without one, two racks with links of any speed.
-        shared: folders below /tmp that all hosts see, besides the cluster's, the checkout and
-            Python's. The rest of /tmp is every node's own.
 
     Raises:
         UserError: the folder's path is too long, or this machine allows no such network.
@@ -339,7 +306,7 @@ def slurm_cluster(
         (folder / "topology.conf").write_text(render_topology(network, hosts))
         (folder / "hosts").write_text(_render_hosts(held.hosts))
         (folder / "become_node").write_text(BECOME_NODE)
-        everywhere = (folder, ROOT, Path(sys.prefix), Path(sys.base_prefix), *shared)
+        everywhere = (folder, ROOT, Path(sys.prefix), Path(sys.base_prefix))
         below = [path for path in everywhere if path.is_relative_to("/tmp")]
         cluster = SlurmCluster(folder, held.hosts, below)
         try:

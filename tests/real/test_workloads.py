@@ -232,10 +232,10 @@ def test_accumulation_and_gradients_of_16_bits_cut_the_bytes_on_the_wire(
     assert left == pytest.approx(LEFT[strategy], rel=0.1)
 
 
-def _images(folder: Path, count: int = 4) -> Path:
+def _images(folder: Path) -> Path:
     for name, shade in (("dark", 40), ("light", 200)):
         (folder / name).mkdir(parents=True)
-        for index in range(count):
+        for index in range(4):
             pixels = np.full((20, 24, 3), shade + index, np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{index}.png")
     return folder
