@@ -149,7 +149,8 @@ def lost_shares(launches: pd.DataFrame) -> pd.Series:
     """Of each launch: segments lost over segments sent; 0 if unknown or not worth telling.
 
     What is sent again was lost, but for probes, which TCP sends of its own accord.  Where a probe
-    repairs a loss, only ports know of it: of the whole run, while hosts tell of the window.
+    repairs a loss, only ports know of it: of the whole run, while hosts tell of the window.  Ports
+    count a train of segments as one packet, so theirs is the least that was lost.
     """
     own = launches[[*COUNTED]].astype(float)
     again = own["segments_sent_again"] - own["loss_probes"]

@@ -17,6 +17,7 @@ from analysis.data.setting import full_label
 from analysis.figures.curves import curves_of
 from analysis.figures.marks import data_of
 from analysis.figures.style import INK
+from analysis.stats.explained_parts import lost_shares
 from analysis.stats.points import mean_rate
 from analysis.studies.shown import (
     Shown,
@@ -71,7 +72,7 @@ def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
             "buffer": network.port_buffer_bytes,
             "rate": mean_rate(point),
             **over_base("kept", point.rates, base.rates),
-            "lost": 1e3 * float(point.known("port_loss").mean()),
+            "lost": 1e3 * float(lost_shares(point.launches).mean()),
             "spread": float(spread.mean()),
         }
 
@@ -115,7 +116,7 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
             "port": rows["buffer"].map(_size),
             "images/s": rows["rate"].map(number),
             "kept": intervals(rows, ["kept", "low", "high"], ratio),
-            "lost": rows["lost"].map(number),
+            "lost": rows["lost"].map("{:.1f}".format),
             "spread": rows["spread"].map(ratio),
         }
     )

@@ -159,7 +159,8 @@ class PortRecord:
     """The port of an emulated switch towards a host.
 
     Attributes:
-        dropped: packets that it lost during the whole run.
+        dropped: packets that it lost during the whole run; a train of segments that Linux sends in
+            one piece counts once.
     """
 
     host: str
@@ -298,7 +299,7 @@ class RunRecord(RunOutcome):
 
     @property
     def port_drops(self) -> int | None:
-        """Packets that all ports lost; None where no port can be asked."""
+        """Packets that all ports lost, a train as one; None where no port can be asked."""
         return sum(port.dropped for port in self.ports) if self.ports else None
 
     @property
