@@ -72,9 +72,15 @@ def _rows(points: Sequence[Point]) -> Iterator[dict[str, object]]:
             "buffer": network.port_buffer_bytes,
             "rate": mean_rate(point),
             **over_base("kept", point.rates, base.rates),
-            "lost": 1e3 * float(lost_shares(point.launches).mean()),
+            "lost": _lost(point),
             "spread": float(spread.mean()),
         }
+
+
+def _lost(point: Point) -> float:
+    """Segments lost per thousand sent; NaN if no host counts them."""
+    counted = point.launches["segments_sent"].notna()
+    return 1e3 * float(lost_shares(point.launches)[counted].mean())
 
 
 def _network(experiment: Experiment) -> EmulatedNetwork:
@@ -116,7 +122,7 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
             "port": rows["buffer"].map(_size),
             "images/s": rows["rate"].map(number),
             "kept": intervals(rows, ["kept", "low", "high"], ratio),
-            "lost": rows["lost"].map("{:.1f}".format),
+            "lost": rows["lost"].map(lambda lost: ratio(lost, 1)),
             "spread": rows["spread"].map(ratio),
         }
     )
