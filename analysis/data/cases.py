@@ -117,6 +117,12 @@ class Point:
         return self.experiment.workload.emulated is None and any(map(_share_cores, self.records))
 
     @property
+    def sends(self) -> bool:
+        """Gradients leave a worker; without servers one worker has nobody to send them to."""
+        strategy = self.experiment.strategy
+        return strategy.communicates() and (self.num_workers > 1 or strategy.num_ps > 0)
+
+    @property
     def transport(self) -> str | None:
         """What carries the gradients; None where nothing is carried."""
         return self.experiment.transport

@@ -95,10 +95,11 @@ def unfinished_text(results: SweepResults) -> str:
     unseen = sum(key.partition("/")[0] not in begun for key in results.missing)
     planned = count_text(len(results.files.definition.planned), "planned run")
     verb = "is" if len(results.missing) == 1 else "are"
-    also = f", {unseen} of them at points without any run, which no table shows" if unseen else ""
+    also = f", {unseen} of them at points that no table shows" if unseen else ""
+    unread = ", or not readable," * bool(results.files.damaged)
     return (
-        f"{len(results.missing)} of {planned} {verb} not made yet with this machine, software and "
-        f"measured program{also}."
+        f"{len(results.missing)} of {planned} {verb} not made yet{unread} with this machine, "
+        f"software and measured program{also}."
     )
 
 

@@ -47,6 +47,7 @@ from analysis.wording import (
     workers_text,
 )
 from ps_allreduce.point.sides import Basis
+from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import Scaling
 
 SECONDS_PER_HOUR = 3600
@@ -140,13 +141,25 @@ def where_text(row: Comparison) -> str:
     points = row.points
     hosts = _hosts_text(*(point.common("num_hosts") for point in points))
     workers = each_text([point.num_workers for point in points])
-    transports = [side.kind.transport if side.kind else None for side in row.sides]
-    transport = transports[0] if transports[0] == transports[1] else None
+    transport = _transport_text(row)
     if len({point.num_workers for point in points}) == 1:
         return f"at {workers_text(points[0].num_workers)}{_brackets(hosts, transport)}"
     batches = each_text([point.experiment.global_batch for point in points])
     apart = f"{workers} workers, global batch {batches}"
     return f"on {hosts or 'their hosts'}{_brackets(apart, transport)}"
+
+
+def _transport_text(row: Comparison) -> str | None:
+    """What carries the gradients of both sides: the best of a side is so on this one alone.
+
+    `tcp`, or `tcp in float32` where another setting of the case sends them in another format.
+    """
+    first, second = (side.kind.transport if side.kind else None for side in row.sides)
+    if first is None or first != second:
+        return None
+    others = [point.transport or "" for point in row.case.points]
+    shares = any(other.startswith(f"{first} in ") for other in others)
+    return f"{first} in {WireType.FLOAT32}" if shares else first
 
 
 def _hosts_text(first: int | None, second: int | None) -> str:
@@ -287,8 +300,13 @@ def finding_sentence(row: Comparison) -> str:
     )
 
 
-def network_sentence(row: Comparison) -> str:
-    """What links and processors did under both settings; empty where a circumstance counts more."""
+def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
+    """What links and processors did under both settings; empty where a circumstance counts more.
+
+    Args:
+        row: the comparison.
+        is_alone: no other one is told of beside it, so the settings need no names.
+    """
     if row.outcome is Outcome.NO_VERDICT:
         return ""
     launches = pd.concat([point.launches for point in row.points])
@@ -298,10 +316,13 @@ def network_sentence(row: Comparison) -> str:
             return "Links were not measured, so whether they were the limit is not known."
         return "Both settings ran on one host: this says nothing about a network."
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
-    slowest = f" (slowest: {rate_text(launches['link_bits_per_s'].median())})" * (not slow)
+    measured = "at the rates measured before the runs; " * bool((shares > 1).any())
+    rate = rate_text(launches["link_bits_per_s"].median())
+    slowest = f" ({measured}slowest: {rate})" * (not slow)
     processors = f", processors {range_text(busy)}" if len(busy) else ""
-    of, busiest = _known_text(row.points), "Busiest other link" if slow else "Busiest link"
-    return " ".join([*slow, f"{busiest} in use {range_text(shares)}{of}{slowest}{processors}."])
+    of = _known_text(row.points, is_alone)
+    used = f"Busiest {'other ' * bool(slow)}link in use {range_text(shares)}"
+    return " ".join([*slow, f"{used}{of}{slowest}{processors}."])
 
 
 def _link_shares(launches: pd.DataFrame) -> pd.Series:
@@ -309,10 +330,10 @@ def _link_shares(launches: pd.DataFrame) -> pd.Series:
     return (launches["network_s"] / launches["step_s"]).dropna()
 
 
-def _known_text(points: Sequence[Point]) -> str:
-    """Of which of the settings that is known; empty where of all."""
+def _known_text(points: Sequence[Point], is_alone: bool) -> str:
+    """Of which of the settings that is known; empty where of all, and no others are told of."""
     unknown = [point for point in points if _link_shares(point.launches).empty]
-    if not unknown:
+    if not unknown and is_alone:
         return ""
     known = " and ".join(point.setting.label for point in points if point not in unknown)
     hidden = [each.setting.label for each in unknown if (each.launches["num_hosts"] > 1).any()]
@@ -332,6 +353,8 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     repair = f"repair {'them' if len(links) > 1 else 'it'}"
     if any(network and network.uplink_bits_per_s is not None for network in networks):
         repair = "as asked between racks"
+    elif (shares > 1).any():
+        repair = "measure again, as runs sent more"
     return [
         f"{links_text(links)} carried only {rate_text(median(rates))}{used}, less than other "
         f"links of the same hosts: {repair}."

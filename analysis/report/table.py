@@ -218,7 +218,7 @@ def text_table(case: Case) -> pd.DataFrame:
         name = f"efficiency_{base}"
         text[name] = text[name].where(claimed, f"not claimed {MARK}")
         text[name] = text[name].mask(claimed & points["uneven"], "not claimed")
-    sent = np.array([point.setting.traits.communicates() for point in case.points])
+    sent = np.array([point.sends for point in case.points])
     text["communication_s"] = text["communication_s"].where(sent, NONE)
     return text
 
@@ -254,8 +254,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Where one "
-        f"has launches without a partner, a speed-up rests on {', '.join(told)}."
+        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Launches "
+        f"without a partner do not count: speed-ups that leave some out rest on {', '.join(told)}."
     ]
 
 

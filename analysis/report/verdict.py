@@ -111,8 +111,8 @@ def verdict(case: Case) -> Verdict:
         *_asynchronous(case, table),
         *(_AS_SHIPPED + meeting_sentence(row) for row in table.of(Kind.AS_SHIPPED)),
     ]
-    opening, network = _opening(case, main)
     first = plain_first(table)
+    opening, network = _opening(case, main, is_alone=not first)
     told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]
     headline = " ".join(filter(None, told))
     drift = [
@@ -138,10 +138,10 @@ def verdict(case: Case) -> Verdict:
     )
 
 
-def _opening(case: Case, main: Comparison | None) -> tuple[str, str]:
+def _opening(case: Case, main: Comparison | None, *, is_alone: bool) -> tuple[str, str]:
     """What comes first, and what else is said of networks or of sides that do not meet."""
     row = headline_row(case)
-    network = network_sentence(row) if row else ""
+    network = network_sentence(row, is_alone=is_alone) if row else ""
     if main:
         return " ".join(_of_sides(case, main)), network
     if contending := next(contenders(case), None):
@@ -190,7 +190,7 @@ def _why_none(case: Case) -> str:
                     f"another one, or runs of {absent[0]}."
                 )
         own = " of the suite's own" * any(p.setting.traits.as_shipped for p in case.points)
-        return f"No verdict: there are no runs of {' or '.join(absent)}{own}."
+        return f"No verdict: the tables have no runs of {' or '.join(absent)}{own}."
     names = " and ".join(kind.name for kind in kinds)
     shared = rivals.shared_transports(ALLREDUCE, PS_SYNC)
     if not shared:
@@ -297,7 +297,8 @@ def _interval_lines(main: Comparison) -> list[str]:
         )
     if not all(side.is_decided for side in main.sides):
         told.append(
-            "The interval of the headline is that of each side's best setting, whichever that is."
+            "Which setting is the best of its side is not decided: the interval of the headline "
+            "holds for the best ones, whichever they are."
         )
     return told
 

@@ -70,7 +70,8 @@ PARTS_NOTE = (
     "ends when the slowest worker's last gradient is ready. Exchange and update cannot be told "
     "apart without traced steps; where nothing is sent, the update is known. Hidden communication "
     "runs beside compute. It is at least the time that the busiest link needs, less all parts but "
-    "compute, and known of synchronous workers only. "
+    "compute. It is known of synchronous workers only, and not where that time is longer than the "
+    "step. "
     "Processor time is that of one task in a step of all workers, from samples."
 )
 
@@ -97,7 +98,9 @@ def parts_table(case: Case) -> pd.DataFrame:
 def _parts_row(case: Case, point: Point) -> dict[str, str]:
     launches = point.measured
     beside = launches["network_s"] - (launches["mean_step_s"] - launches["compute_s"])
-    hidden = beside.astype(float).clip(lower=0.0).mean()
+    # No link needs longer than the step: such a rate was not that of the run.
+    possible = beside.where(launches["network_s"] <= launches["mean_step_s"])
+    hidden = possible.astype(float).clip(lower=0.0).mean()
     beyond = {
         # Where workers do not meet, what a link carries beside one's compute may be another's.
         "hidden at least ms": hidden if point.setting.traits.synchronous else math.nan,
@@ -135,7 +138,7 @@ def _pop_row(case: Case, point: Point) -> dict[str, str]:
         "serialisation": shares["serialisation"].mean(),
         "transfer": shares["transfer"].mean(),
     }
-    if not point.setting.traits.communicates():
+    if not point.sends:
         of_communication = dict.fromkeys(of_communication, math.nan)
     values = {
         "parallel efficiency": parallel.mean(),
@@ -183,7 +186,7 @@ def _task_row(point: Point, task: str, own: pd.Series) -> dict[str, str]:
         "hidden (traced) ms": "hidden_s",
         "processor ms": "cpu_s",
     }
-    sent = point.setting.traits.communicates()
+    sent = point.sends
     own = own.rename({} if sent else {"exchange_s": "update_s"})
     values = {heading: ms_text(own.get(name)) for heading, name in seconds.items()}
     return {**_named(point), "task": task, **values, "MB": number(own["num_bytes"] / 1e6)}

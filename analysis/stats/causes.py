@@ -380,7 +380,7 @@ def mean_parts(case: Case, point: Point) -> pd.Series:
     if math.isnan(alone):
         alone = alone_s(case, point) or math.nan
     slowed = float(np.maximum(means["compute_s"] - alone, 0.0))
-    sent = point.setting.traits.communicates()
+    sent = point.sends
     unseen = means["mean_step_s"] - np.nan_to_num(means["dispatch_s"])
     parts = {
         StepPart.INPUT: means["input_wait_s"],

@@ -184,7 +184,7 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
 
 
 #: What is to be feared of a setting of which some launches ended well.
-_OTHERS = "; how fast the others would be is not known"
+_OTHERS = "; how fast the other attempts would be is not known"
 
 
 def _chosen(count: int) -> str:

@@ -52,7 +52,7 @@ VERDICTS: Mapping[str, Mapping[int, float | None]] = {
     "are equal within 3 % at": times(1.0),
     "Undecided between": NOISY,
     "each needs three launches that end well, and they have 3 and 2": times(1.0, 2),
-    "how fast the others would be": times(1.0) | {3: None, 4: None, 5: None},
+    "how fast the other attempts would be": times(1.0) | {3: None, 4: None, 5: None},
 }
 
 
@@ -108,7 +108,7 @@ def test_the_screen_ends_with_four_lines_about_networks(
     text = " ".join(line.strip() for line in lines)
     assert told in text
     network = LINKS if where else "this says nothing about a network"
-    assert (network in text) is (told != "how fast the others would be")
+    assert (network in text) is (told != "how fast the other attempts would be")
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,7 @@ def circumstances() -> dict[str, Case]:
         ),
         "one job": case_of(of_job("7", 0, 100.0)),
         "a slow link between hosts that are not": of_links(0.4e9),
+        "a slow link that runs sent more over": of_links(5e3),
         "a slow link between racks": of_links(0.4e9, EMULATED | {"network": RACKS}),
         "hosts that are paid for": case_of(
             runs(AWAY_RING, RATES, hosts=HOSTS), runs(AWAY_SYNC, RATES, hosts=FOUR)

@@ -24,6 +24,7 @@ from analysis.report.explanation import (
     nothing_explained_text,
 )
 from analysis.report.remedies import advice_text
+from analysis.report.table import text_table
 from analysis.report.verdict import verdict
 from analysis.report.where_time_goes import parts_table, pop_table
 from analysis.stats.causes import difference, explanations
@@ -592,6 +593,31 @@ def test_tables_show_every_point() -> None:
     of_communication = ["communication efficiency", "serialisation", "transfer"]
     assert set(metrics.loc["single", of_communication]) == {"-"}, "it sends nothing"
     assert "-" not in set(metrics.loc["all-reduce", of_communication])
+
+
+def test_a_link_that_needs_longer_than_the_step_tells_of_no_hidden_communication() -> None:
+    ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
+    (row,) = parts_table(case_of(runs(ring, times(1.0), **on_hosts(ring)))).to_dict("records")
+    assert row["hidden at least ms"] == "-", "its rate was not that of the run"
+
+
+def test_one_worker_sends_gradients_to_servers_alone() -> None:
+    kinds = {"all-reduce": AllReduce, "ps_sync, round_robin": SynchronousServers}
+    case = case_of(*(runs(make_experiment(kind, 1), times(1.0)) for kind in kinds.values()))
+    sent = {"all-reduce": False, "ps_sync, round_robin": True}
+    parts, metrics = (each(case).set_index("setting") for each in (parts_table, pop_table))
+    steps = text_table(case).set_index("setting")
+    for own, is_sent in sent.items():
+        assert (parts.loc[own, "exchange and update ms"] != "-") is is_sent
+        assert (parts.loc[own, "update ms"] == "-") is is_sent
+        assert (metrics.loc[own, "communication efficiency"] != "-") is is_sent
+        assert (steps.loc[own, "communication_s"] != "-") is is_sent
+
+
+def test_use_of_links_is_of_named_settings_where_the_headline_begins_with_others() -> None:
+    told = verdict(case_of_pair())
+    assert told.headline.startswith("Against plain TensorFlow, both synchronous: stock_allreduce")
+    assert "% with all-reduce and ps_sync, round_robin (at the rates measured" in told.network
 
 
 def test_hosts_that_are_used_are_paid_for_wherever_servers_were_asked_to_be() -> None:

@@ -48,6 +48,7 @@ from tests.analysis.builders import (
     times,
 )
 from tests.fakes import make_experiment
+from tests.goldens.made_sweeps import write
 
 DOUBLE: dict[int, float | None] = {0: 200.0, 1: 204.0, 2: 196.0}
 VOID = {"meta", "img", "br", "link", "input", "hr", "path", "use"}
@@ -240,6 +241,14 @@ def test_a_damaged_record_is_told_and_ends_with_one(tmp_path: Path) -> None:
     assert "1 file could not be read and is left out" in " ".join(parse(tmp_path).text)
 
 
+def test_planned_runs_that_cannot_be_read_are_not_called_unmade(tmp_path: Path) -> None:
+    write(tmp_path, runs(make_experiment(Single), times(1.0)))
+    (tmp_path / "runs" / make_experiment(Single).experiment_id / "0-1.json").write_text("{")
+    invoke("report", str(tmp_path), exit_code=1)
+    told = " ".join(parse(tmp_path).text)
+    assert "1 of 3 planned runs is not made yet, or not readable, with this machine" in told
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "told"),
     [
@@ -290,7 +299,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
-    told = "without a partner, a speed-up rests on 3 pairs (speed-up on single)."
+    told = "speed-ups that leave some out rest on 3 pairs (speed-up on single)."
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
@@ -323,7 +332,7 @@ def test_more_than_links_can_carry_is_a_warning_and_no_share_is_cut_off() -> Non
     assert told.startswith("Fraction of the bound above 1: all-reduce at 2 workers 1.11 [1.06, ")
     assert verdict(case).network == (
         "Busiest link in use 108 to 112% with all-reduce, not known of ps_sync, round_robin "
-        "(slowest: 1 Mbit/s)."
+        "(at the rates measured before the runs; slowest: 1 Mbit/s)."
     )
 
 
