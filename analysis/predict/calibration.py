@@ -121,8 +121,9 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     )
 
 
-def learned_from(records: Iterable[RunRecord], known: Sequence[Family]) -> list[RunRecord]:
-    """Those of the launches that settings were learned from, lone workers among them."""
+def learned_from(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Those of the launches that settings are learned from, lone workers among them."""
+    known = families(records)
     points = {seen.experiment for family in known for seen in family.seen}
     around = {_surroundings(family.largest) for family in known}
     return [

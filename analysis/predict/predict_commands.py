@@ -18,7 +18,7 @@ from analysis.data.blocks import analysed
 from analysis.data.load import find_sweeps, read_sweep
 from analysis.data.rows import moment
 from analysis.derive.fastest_step import flows_of
-from analysis.predict.calibration import families, learned_from, usable
+from analysis.predict.calibration import learned_from, usable
 from analysis.predict.literature import HeldOut, held_out
 from analysis.predict.prediction_check import IDLE, Figures, PredictionCheck, check_predictions
 from analysis.predict.prediction_file import (
@@ -89,19 +89,12 @@ def predict_command(
     few = usable(newest, calibrate_up_to)
     known = [each for each in few if not _is_asked(each, question)]
     predicted = predict(known, question)
-    used = learned_from(known, families(known))
+    used = learned_from(known)
     made = prediction_file(question, used, predicted)
     path = save_predictions(made, folder, into)
     show_predictions(made)
-    left = {
-        "of another machine, software or program": len(every) - len(newest),
-        "that did not end well": len(newest) - len(usable(newest)),
-        "with more workers than stated": len(usable(newest)) - len(few),
-        "of what is asked about": len(few) - len(known),
-        "that do not tell what they send where": len(known) - len(used),
-    }
-    if told := ", ".join(f"{count} {why}" for why, count in left.items() if count):
-        echo(f"Launches that were not learned from: {told}.")
+    if left := _left_out_text(every, newest, few, known, used):
+        echo(f"Launches that were not learned from: {left}.")
     for doubt in doubts_about(used):
         echo(doubt)
     echo(f"Predictions: {path}")
@@ -148,6 +141,20 @@ def newest_launches(folder: Path) -> Sequence[RunRecord]:
 def _newest(launches: Sequence[RunRecord]) -> Sequence[RunRecord]:
     last = max(launches, key=lambda each: moment(each.started_at))
     return [each for each in launches if each.block == last.block]
+
+
+def _left_out_text(*kept: Sequence[RunRecord]) -> str:
+    """How many launches each step of the choice leaves out, and why; empty if all are kept."""
+    every, newest, few, known, used = map(len, kept)
+    ok = len(usable(kept[1]))
+    left = {
+        "of another machine, software or program": every - newest,
+        "that did not end well": newest - ok,
+        "with more workers than stated": ok - few,
+        "of what is asked about": few - known,
+        "that do not tell what they send where": known - used,
+    }
+    return ", ".join(f"{count} {why}" for why, count in left.items() if count)
 
 
 def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:

@@ -71,7 +71,8 @@ _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
 #: Columns of the tables of pairs, and their headings.
 _PAIRS = {"first": "first", "second": "second", **_COMPARED, "p": "p", "outcome": "first is"}
 _PAIRS_APART = {**_PAIRS, "transports": "also different"}
-_TOLD = {"kind": "compared", **_PAIRS}
+_SIDES = {"kind": "compared", **_PAIRS}
+#: These have tables of their own.
 _OF_OTHER_TABLES = (Kind.PAIR, Kind.CHANGED, Kind.MET)
 _CHANGED = {"first": "setting", "second": "changed from", **_COMPARED, "n": "n"}
 _CHANGED |= {"p": "p", "outcome": "setting is"}
@@ -93,7 +94,7 @@ def _results(report: CaseReport) -> PagePart:
 
 def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
-    told, pairs = told_rows(case), pair_rows(case)
+    sides, pairs = side_rows(case), pair_rows(case)
     apart = pair_rows(case, same_transport=False)
     left_out = "Pairs are without the settings of the table of changed settings."
     caption = f"Ratio of {case.unit}/s, first over second, with its interval. {CORRECTED}"
@@ -101,9 +102,9 @@ def _comparisons(report: CaseReport) -> PagePart:
         sentences=report.verdict.details,
         tables=[
             TextTable(
-                rows=told,
+                rows=sides,
                 caption=caption,
-                folded=f"Sides, or settings of one side alone ({len(told)})",
+                folded=f"Sides, or settings of one side alone ({len(sides)})",
             ),
             TextTable(
                 rows=pairs,
@@ -270,16 +271,16 @@ def pair_rows(case: Case, *, same_transport: bool = True) -> pd.DataFrame:
     return _rows([row.better_first() for row in rows], headings)
 
 
-def told_rows(case: Case) -> pd.DataFrame:
+def side_rows(case: Case) -> pd.DataFrame:
     """A row for each two sides, or settings of one side alone, and why they are compared.
 
     Sentences tell of these; each two settings stand here once for what they have equally much of.
     """
-    told: dict[tuple[object, ...], Comparison] = {}
+    sides: dict[tuple[object, ...], Comparison] = {}
     for row in comparisons(case).rows:
         if row.kind not in _OF_OTHER_TABLES:
-            told.setdefault((frozenset(row.points), row.basis), row)
-    return _rows([row.better_first() for row in told.values()], _TOLD)
+            sides.setdefault((frozenset(row.points), row.basis), row)
+    return _rows([row.better_first() for row in sides.values()], _SIDES)
 
 
 def changed_rows(case: Case) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from analysis.data.cases import Case
 from analysis.figures.changes import plot_exchange
 from analysis.figures.save import KINDS
 from analysis.figures.style import MARKERS, PAPER
-from analysis.report.pages.case_pages import pair_rows, told_rows
+from analysis.report.pages.case_pages import pair_rows, side_rows
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
 from analysis.report.verdict import verdict
@@ -166,7 +166,7 @@ def test_what_sentences_say_of_two_sides_stands_in_a_table() -> None:
     strategies = (AsynchronousServers, StockAllReduce, StockServers)
     others = [runs(make_experiment(each, 2), times(1.5)) for each in strategies]
     case = case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0)), *others)
-    shown = told_rows(case).set_index("compared")["ratio [95 %]"]
+    shown = side_rows(case).set_index("compared")["ratio [95 %]"]
     assert list(shown.index) == [
         *(Kind.MAIN, Kind.STOCK, Kind.STOCK, Kind.ASYNCHRONOUS, Kind.AS_SHIPPED)
     ]

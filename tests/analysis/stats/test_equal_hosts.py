@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.data.cases import Case, make_cases
 from analysis.data.prices import Prices, stated_prices
-from analysis.report.pages.case_pages import told_rows
+from analysis.report.pages.case_pages import side_rows
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.rivals import Kind
@@ -159,7 +159,7 @@ def test_a_single_worker_is_held_against_several() -> None:
     points = {alone: times(3.0), reduced(4): times(1.0), served(2, 2): times(0.9)}
     case = case_of(points)
     assert ": 4 and 2 workers do not pay here." in verdict(case).network
-    workers = told_rows(case).set_index("compared")["workers"]
+    workers = side_rows(case).set_index("compared")["workers"]
     assert workers[Kind.MAIN] == "4 and 2"
     assert workers[Kind.SINGLE] == "1 and 4 and 2"
     beside = served(1, 1, LayoutKind.COLOCATED)
