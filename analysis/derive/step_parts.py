@@ -102,8 +102,22 @@ class StepParts:
                 "fastest_stated_s": stated[fastest],
                 "slow_worker_s": decides - alone.min(),
                 "slowest_worker": int(np.unique(self.worker)[slowest]),
+                "late_start_s": self._late_start_s(),
             }
         return {name: None if math.isnan(value) else value for name, value in columns.items()}
+
+    def _late_start_s(self) -> float:
+        """How much later than the mean worker the one begins whose gradients come last.
+
+        By means over the steps that all have.  Its values come late, by a slow link for example;
+        others wait for it, as they do for a worker that computes longer.
+        """
+        rows = _common_rows(self) if self.meets else np.empty((0, 0), np.int64)
+        if not rows.size:
+            return 0.0
+        begins = (self.before + self.dispatch_s)[rows].mean(axis=1)
+        ready = begins + (self.input_s + self.compute_s)[rows].mean(axis=1)
+        return max(0.0, float(begins[ready.argmax()] - begins.mean()))
 
 
 def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:

@@ -70,7 +70,8 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.IN_TURN: "how long workers wait for each other because now one, now another is slower",
     Cause.HOT_SERVER: f"{_SAVED} all servers held equally many bytes{_STRETCHED}",
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",
-    Cause.EXCHANGE: "the rest of the exchange that no computation hides, and the update",
+    Cause.EXCHANGE: "the rest of the exchange that no computation hides, the update, and waits for "
+    "a worker whose values always come late",
     Cause.SLOW_LINK: f"{_SAVED} all links were as fast as the fastest{_STRETCHED}",
     Cause.LOST: "delay of stalled steps in runs that lost packets, shared by all steps; where only "
     "one of two settings that send alike loses any, all that its exchange takes longer",

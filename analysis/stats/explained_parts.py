@@ -5,7 +5,8 @@ causes.  They add up to the mean step exactly, like those:
 
 - a slow worker: what the slowest one computes beyond the fastest one, where workers meet in every
   step; elsewhere what all of them do in the mean.
-- workers that are slow in turn: what workers wait for each other otherwise.
+- workers that are slow in turn: what workers wait for each other otherwise.  Waits for a worker
+  that always begins late are no part of it: its values come late, so they are the exchange's.
 - input: what the worker waits for whose gradients come last; others wait for it then.
 - slower compute: what the fastest worker takes beyond the same work alone.
 - hottest server, hot rows, slowest link: what the busiest link would save, as far as that is not
@@ -73,7 +74,9 @@ def explained_parts(
     slowed = (own["fastest_compute_s"] - stated).clip(lower=0.0).fillna(0.0)
     imbalance = own["compute_s"] - own["fastest_compute_s"]
     waiting = own["waiting_s"] - (own["last_input_s"] - own["input_wait_s"])
-    in_turn = imbalance + waiting - own["slow_worker_s"]
+    waits = imbalance + waiting - own["slow_worker_s"]
+    late = own["late_start_s"].fillna(0.0).clip(upper=waits.clip(lower=0.0))
+    in_turn = waits - late
     lost = _lost(own, in_turn)
     parts = {
         Cause.COMPUTE: own["fastest_compute_s"] - slowed,
@@ -83,7 +86,8 @@ def explained_parts(
         Cause.IN_TURN: in_turn - lost["waiting_s"],
         Cause.DISPATCH: own["dispatch_s"].where(seen),
         **_exchange(
-            own.assign(exchange_s=own["exchange_s"] - lost["exchange_s"]), fastest_bits_per_s
+            own.assign(exchange_s=own["exchange_s"] + late - lost["exchange_s"]),
+            fastest_bits_per_s,
         ),
         Cause.LOST: lost.sum(axis="columns"),
         Cause.UNSEEN: own["mean_step_s"].where(~seen),
@@ -100,6 +104,7 @@ _LINK_COLUMNS = (
 _USED = (
     *("mean_step_s", "compute_s", "input_wait_s", "backward_s", "dispatch_s", "waiting_s"),
     *("exchange_s", "last_input_s", "fastest_compute_s", "fastest_stated_s", "slow_worker_s"),
+    "late_start_s",
     *_LINK_COLUMNS,
     *("stalled_s", "stalled_waiting_s", *COUNTED),
 )

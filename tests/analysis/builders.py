@@ -165,6 +165,7 @@ def parts_of_step(record: RunRecord) -> dict[str, object]:
         "fastest_compute_s": measured.compute_s,
         "slow_worker_s": 0.0,
         "slowest_worker": 0,
+        "late_start_s": 0.0,
         "load_balance": 1.0,
         "serialisation": 0.9,
         "transfer": measured.compute_s / 0.9 / (measured.compute_s + measured.communication_s),

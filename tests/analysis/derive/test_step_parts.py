@@ -79,6 +79,19 @@ def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
     assert columns(make_experiment(AsynchronousServers, 2), TWO)["waiting_s"] == 0.0
 
 
+def test_who_gets_its_values_late_begins_late() -> None:
+    first, last = TWO.by_worker()
+    late_s = 0.03
+    late = replace(
+        last,
+        **{name: getattr(last, name) + late_s for name in ("start", "pulled", "end", "batches")},
+    )
+    told = columns(SYNCHRONOUS, concatenate([first, late]))
+    assert told["late_start_s"] == pytest.approx(late_s / 2)
+    assert columns(SYNCHRONOUS, TWO)["late_start_s"] == pytest.approx(0.0)
+    assert columns(make_experiment(AsynchronousServers, 2), TWO)["late_start_s"] == 0.0
+
+
 def test_nothing_is_known_inside_the_steps_of_plain_tensorflow() -> None:
     told = columns(make_experiment(StockAllReduce, 2), unseen(TWO))
     assert told["mean_step_s"] == pytest.approx(0.1)

@@ -67,6 +67,7 @@ SOUND = {
     "hot_rows_s": 0.0,
     "slow_link_s": 0.0,
     "slow_worker_s": 0.0,
+    "late_start_s": 0.0,
     "fastest_link_bits_per_s": 1e8,
     "foreign_load": 0.0,
     "stalled_s": 0.0,
@@ -125,6 +126,17 @@ def test_the_cause_comes_first_with_its_milliseconds(cause: Cause, count: int) -
     assert found.causes[0].seconds.mean == pytest.approx(0.02, rel=0.2)
     assert found.causes[0].sure
     assert sum(part.seconds.mean for part in found.parts) == pytest.approx(found.step.mean)
+
+
+@pytest.mark.parametrize(("saved_s", "cause"), [(0.0, Cause.EXCHANGE), (0.018, Cause.SLOW_LINK)])
+def test_waits_for_a_worker_that_always_begins_late_are_the_exchange(
+    saved_s: float, cause: Cause
+) -> None:
+    """Others wait for the worker at a slow link: no worker is slow in turn."""
+    slow = launches(waiting_s=0.02, late_start_s=0.02, slow_link_s=saved_s, network_s=saved_s)
+    found = difference(slow, launches(), None)
+    assert [part.cause for part in found.told] == [cause]
+    assert found.told[0].seconds.mean == pytest.approx(0.02, rel=0.2)
 
 
 def test_a_setting_beside_itself_has_no_cause() -> None:
