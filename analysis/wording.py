@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.stats.decision import LEVEL, MOST_MISSING, Decision, Outcome
 from ps_allreduce.point.wire import WireType
+from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT
 
 #: Stands for a value that is not there.
 NONE = "-"
@@ -158,6 +159,30 @@ def outcome_text(decision: Decision) -> str:
     if decision.outcome is Outcome.UNDECIDED:
         return f"{decision.outcome}: {missing_text(decision)}"
     return f"{decision.outcome}{': ' * bool(decision.doubt)}{decision.doubt}"
+
+
+def limited_text(limited: int, runs: str) -> str:
+    """In how many of `8 runs` processors may have been the limit; empty if in none."""
+    told = f"In {limited} of {runs}, processors were {BUSY_LIMIT:.0%} busy or more, so they may "
+    return f"{told}have been the limit." if limited else ""
+
+
+def taken_text(loads: Mapping[str, Sequence[float]], runs: str) -> str:
+    """In how many of `8 runs` others took much of the processors; empty if nobody did.
+
+    Args:
+        loads: what each of them took of a host in each run.
+        runs: all of them, counted.
+    """
+    much = {name: [load for load in own if load > FOREIGN_LIMIT] for name, own in loads.items()}
+    told = " and to ".join(
+        f"{name} in {len(own)} of {runs} (up to {max(own):.0%})"
+        for name, own in much.items()
+        if own
+    )
+    return (
+        f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}." if told else ""
+    )
 
 
 def range_text(shares: pd.Series) -> str:

@@ -23,7 +23,7 @@ from ps_allreduce.point.strategies import AnyStrategy
 #: What a star says in a legend.
 STARRED = "processors may have been the limit"
 FAILED = "attempts not ok"
-LAUNCHES = "single launches"
+LAUNCHES = "one launch each"
 BOUND = "bound"
 
 _STAR: dict[str, Any] = {

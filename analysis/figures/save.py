@@ -36,7 +36,7 @@ from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
 
 _LAUNCHES = (
-    "Small circles: single launches. Large markers: geometric means with 95 % intervals, from "
+    "Small circles: one launch each. Large markers: geometric means with 95 % intervals, from "
     "three launches on; an arrow marks an interval that leaves the axes."
 )
 _COUNTS = "Numbers such as 2/3: launches that are ok, of those planned."
@@ -158,8 +158,8 @@ KINDS = (
         name="settings",
         title="What the verdict compares, and every setting beside it",
         caption="Above: what the verdict compares, on an axis that need not begin at 0. Below: "
-        "every setting that exchanges gradients, at the same number of workers. Asynchronous "
-        "settings do not compute the same as synchronous ones and stand apart. "
+        "every setting that exchanges gradients, with as many workers as one of these. "
+        "Asynchronous settings do not compute the same as synchronous ones and stand apart. "
         f"{_LAUNCHES} {_COUNTS}",
         plot=plot_contenders,
         shows_bounds=True,
@@ -195,7 +195,7 @@ KINDS = (
         title="What each setting of the exchange changes",
         caption="Each row is a setting of the exchange, compared with the setting of the title, by "
         f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
-        f"corrected for their number (Holm). Hollow markers are undecided. {_COUNTS}",
+        f"corrected for their number (Holm). Hollow markers: not decided. {_COUNTS}",
         plot=plot_exchange,
         data=exchange_data,
         shows_changed=True,
@@ -207,7 +207,7 @@ KINDS = (
         "rates, by launches of the same turn where both have it, with an interval that is "
         "corrected for the number of comparisons (Holm). Where a model has no batch norm, there "
         f"is no rung for its statistics. {_LAUNCHES} Hollow markers: whether the rung brings "
-        "anything is undecided.",
+        "anything is not decided.",
         plot=plot_ladder,
         data=ladder_data,
         shows_changed=True,
@@ -245,7 +245,7 @@ KINDS = (
         name="breakdown",
         title="The mean step by what workers do",
         caption="Means over steps, workers and launches, as in the table of parts. Circles: the "
-        "mean step of single launches.",
+        "mean step of one launch each.",
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",

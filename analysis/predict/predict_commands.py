@@ -28,11 +28,18 @@ from analysis.predict.prediction_file import (
     save_predictions,
 )
 from analysis.predict.predictions import FURTHEST, Prediction, Question, predict
-from analysis.wording import NONE, count_text, number, with_interval
+from analysis.wording import (
+    NONE,
+    count_text,
+    limited_text,
+    number,
+    taken_text,
+    with_interval,
+)
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.record.files import write_json
-from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, RunRecord
+from ps_allreduce.record.records import BUSY_LIMIT, RunRecord
 from ps_allreduce.terminal import Terminal, echo
 
 CHECK = "prediction_check.json"
@@ -163,21 +170,13 @@ def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:
     Where nothing is sent, processors may be as busy as they like.
     """
     sending = [each for each in launches if flows_of(each)]
-    busy = [each.machine_busy or 0.0 for each in sending]
-    foreign = [each.foreign_load or 0.0 for each in sending]
-    count = count_text(len(sending), "launch")
-    if limited := [share for share in busy if share >= BUSY_LIMIT]:
-        yield (
-            f"In {len(limited)} of {count} that send gradients, processors were {BUSY_LIMIT:.0%} "
-            f"busy or more (up to {max(limited):.0%}), so they may have been the limit, and not "
-            "the network."
-        )
-    if disturbed := [share for share in foreign if share > FOREIGN_LIMIT]:
-        yield (
-            f"In {len(disturbed)} of {count} that send gradients, other programs took more than "
-            f"{FOREIGN_LIMIT:.0%} of a host's processor time (up to {max(disturbed):.0%}), so "
-            "rates may depend on them."
-        )
+    busy = sum((each.machine_busy or 0.0) >= BUSY_LIMIT for each in sending)
+    runs = f"{count_text(len(sending), 'launch')} that {_SEND[len(sending) == 1]} gradients"
+    loads = {"other programs": [each.foreign_load or 0.0 for each in sending]}
+    yield from filter(None, [limited_text(busy, runs), taken_text(loads, runs)])
+
+
+_SEND = ("send", "sends")
 
 
 def _all(folder: Path) -> list[RunRecord]:

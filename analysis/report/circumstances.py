@@ -15,16 +15,18 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison
-from analysis.stats.decision import Outcome
-from analysis.stats.doubts import Drift, drifts_of, is_uneven, neighbours_of
+from analysis.stats.decision import UNSURE
+from analysis.stats.doubts import Drift, drifts_of, is_uneven, jobs_of, neighbours_of
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_name, point_table
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
     count_text,
+    limited_text,
     number,
     ratio_text,
+    taken_text,
     with_interval,
     workers_text,
 )
@@ -33,9 +35,7 @@ from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
-    BUSY_LIMIT,
     BUSY_LOAD,
-    FOREIGN_LIMIT,
     RunRecord,
     Status,
 )
@@ -63,14 +63,14 @@ _MORE_THAN_CAN_BE = {
     ),
     "fraction": (
         "Fraction of the bound",
-        "links carry more than was measured before the runs, or fewer bytes than are counted",
+        "links carried more in the runs than before them, or runs sent less than is counted",
     ),
 }
 
 
 def circumstances(case: Case) -> list[str]:
-    """What kind of hosts and compute the figures are of, and how busy these were."""
-    lines, points = [], case.points
+    """What kind of hosts and compute the figures are of, and how busy their processors were."""
+    lines = []
     if case.conditions["network"] is not None:
         lines.append(_EMULATED_HOSTS)
     elif case.conditions["asked_workers_per_host"] is None:
@@ -78,14 +78,15 @@ def circumstances(case: Case) -> list[str]:
     if case.emulated:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
         lines += _difference_lines(case.conditions)
-    lines += busy_lines([record for point in points for record in point.records])
     launches = case.launches
     return lines + _processor_lines(launches) + _interface_lines(launches)
 
 
 def doubts_of_numbers(case: Case) -> list[str]:
     """The doubts about numbers of the table, which stand beside it on the screen, too."""
+    records = [record for point in case.points for record in point.records]
     of_hosts = [*_mixed_lines(case), *_other_base_lines(case), *_job_lines(case)]
+    of_hosts += busy_lines(records)
     return [*of_hosts, *loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
@@ -93,13 +94,13 @@ def unfinished_text(results: SweepResults) -> str:
     """How many planned runs are not made yet, and how many of them no table has a row for."""
     begun = set(results.block.table["experiment_id"])
     unseen = sum(key.partition("/")[0] not in begun for key in results.missing)
-    planned = count_text(len(results.files.definition.planned), "planned run")
+    missing = count_text(len(results.missing), "planned run")
     verb = "is" if len(results.missing) == 1 else "are"
     also = f", {unseen} of them at points that no table shows" if unseen else ""
     unread = ", or not readable," * bool(results.files.damaged)
     return (
-        f"{len(results.missing)} of {planned} {verb} not made yet{unread} with this machine, "
-        f"software and measured program{also}."
+        f"{missing} {verb} not made yet{unread} with this machine, software and measured "
+        f"program{also}."
     )
 
 
@@ -117,15 +118,12 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
 def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     """How many runs others disturbed; the load average counts where it was not measured."""
     lines = []
-    by_whom = [
-        _load_text([getattr(record, name) or 0.0 for record in records], whoever)
-        for whoever, name in (("other programs", "foreign_load"), ("the hypervisor", "stolen_load"))
-    ]
-    if told := " and to ".join(filter(None, by_whom)):
-        lines.append(
-            f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}. Measure "
-            "again in another RESULTS folder when nothing else runs."
-        )
+    loads = {
+        "other programs": [record.foreign_load or 0.0 for record in records],
+        "the hypervisor": [record.stolen_load or 0.0 for record in records],
+    }
+    if told := taken_text(loads, count_text(len(records), "run")):
+        lines.append(f"{told} Measure again in another RESULTS folder when nothing else runs.")
     busy = sum(record.began_busy for record in records)
     if busy:
         lines.append(
@@ -137,22 +135,11 @@ def busy_lines(records: Sequence[RunRecord]) -> list[str]:
     return lines
 
 
-def _load_text(loads: Sequence[float], whoever: str) -> str:
-    disturbed, runs = sum(load > FOREIGN_LIMIT for load in loads), count_text(len(loads), "run")
-    return f"{whoever} in {disturbed} of {runs} (up to {max(loads):.0%})" if disturbed else ""
-
-
 def _processor_lines(launches: pd.DataFrame) -> list[str]:
     """Where processors may have been the limit, and whether that was measured."""
     limited = launches[processors_may_limit(launches)]
-    unknown = int(limited["busy"].isna().sum())
-    measured, runs = len(limited) - unknown, count_text(len(launches), "run")
-    told = []
-    if measured:
-        told.append(
-            f"In {measured} of {runs}, processors were {BUSY_LIMIT:.0%} busy or more, so they may "
-            "have been the limit."
-        )
+    unknown, runs = int(limited["busy"].isna().sum()), count_text(len(launches), "run")
+    told = [*filter(None, [limited_text(len(limited) - unknown, runs)])]
     if unknown:
         told.append(
             f"In {unknown} of {runs}, processors may have been the limit: tasks had fewer cores "
@@ -236,7 +223,7 @@ def above_one_lines(case: Case) -> Iterator[str]:
         ]
         if told:
             why = why.format(base=base_text(case))
-            yield f"{name} above 1: {'; '.join(told)}. That cannot be: {why}."
+            yield f"{name} above 1: {'; '.join(told)}. Perhaps {why}."
 
 
 def _interface_lines(launches: pd.DataFrame) -> list[str]:
@@ -274,8 +261,8 @@ def _job_lines(case: Case) -> list[str]:
 def _mixed_lines(case: Case) -> Iterator[str]:
     """How many runs had hosts of different kinds, with the hosts of each kind."""
     records = [record for point in case.points for record in point.counting]
-    by_kind = [kinds(facts) for record in records for facts in _to_be_alike(record)]
-    mixed = [names_of for names_of in by_kind if len(names_of) > 1]
+    by_kind = ([kinds(facts) for facts in _to_be_alike(record)] for record in records)
+    mixed = [max(groups, key=len) for groups in by_kind if max(map(len, groups)) > 1]
     if mixed:
         example = " against ".join(", ".join(names) for names in mixed[0].values())
         one = "" if all(each == mixed[0] for each in mixed) else "in one of them "
@@ -330,12 +317,15 @@ def status_text(attempts: pd.DataFrame) -> str:
 
 def undrifted_lines(case: Case) -> list[str]:
     """That it was not shown that the machine drifted, a line for each job; or why nobody knows."""
-    if not drifts_of(case):
-        return [
-            "Whether the machine drifted is not known: that takes more than three launches of a "
-            "setting, from the first third of the time to the last."
-        ]
-    return [f"{capital(drift.told)}." for drift in drifts_of(case) if not drift.is_shown]
+    drifts, jobs = drifts_of(case), jobs_of(case)
+    lines = [f"{capital(drift.told)}." for drift in drifts if not drift.is_shown]
+    if unknown := len(jobs) - len(drifts):
+        where = f" in {unknown} of {len(jobs)} jobs" * (len(jobs) > 1)
+        lines.append(
+            f"Whether the machine drifted{where} is not known: that takes more than three launches "
+            "of a setting, from the first third of the time to the last."
+        )
+    return lines
 
 
 def drift_lines(case: Case, row: Comparison | None) -> list[str]:
@@ -345,7 +335,7 @@ def drift_lines(case: Case, row: Comparison | None) -> list[str]:
         row: what the headline compares.
     """
     shown = [drift for drift in drifts_of(case) if drift.is_shown]
-    if row is None or row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+    if row is None or row.outcome in UNSURE:
         return [f"{capital(drift.told)}." for drift in shown]
     pairs = neighbours_of(case, *row.points, row.metric)
     return [f"{capital(drift.told)}.{_between_text(drift, pairs)}" for drift in shown]
@@ -355,4 +345,4 @@ def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
     if pairs is None:
         return ""
     made = drift.between(pairs) - 1
-    return f" Between the launches that the verdict compares, that makes {made:.1%}."
+    return f" Of that, {made:.1%} lies between the launches that the verdict compares."

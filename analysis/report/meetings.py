@@ -19,17 +19,18 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
 from analysis.derive.fastest_step import left_out_links, use_of
-from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.decision import Decision, Outcome
+from analysis.stats.comparisons import Comparison, Comparisons, comparisons
+from analysis.stats.decision import UNSURE, Decision, Outcome
 from analysis.stats.findings import (
     finding,
     highest,
     is_fastest,
     leader,
     leading,
+    runner_up,
     undecided_with,
 )
-from analysis.stats.rivals import costs_alike, default_of
+from analysis.stats.rivals import costs_alike, default_of, passed_over
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -58,16 +59,19 @@ MOST_NAMED = 5
 
 def meeting_sentence(row: Comparison) -> str:
     """One sentence about two sides; a ratio is of the higher mean, as in numbers and tables."""
-    told = row.better_first()
-    if told.outcome in (Outcome.EQUAL, Outcome.UNDECIDED):
-        return _nothing_faster(told)
+    told = as_told(row)
     if told.outcome is not Outcome.FASTER:
-        return _nothing_faster(row)
+        return _nothing_faster(told)
     faster = f"{factor_text(told.decision)} faster"
     return capital(
         f"{told.first.title} is {faster} than {told.second.title} {where_text(told)}, "
         f"{_launches_text(told)}."
     )
+
+
+def as_told(row: Comparison) -> Comparison:
+    """In the order in which a sentence names the settings."""
+    return row if row.outcome in UNSURE else row.better_first()
 
 
 def _launches_text(row: Comparison) -> str:
@@ -79,14 +83,15 @@ def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
     suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
-    apart = transports_label(*(point.transport for point in row.points))
+    is_decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER)
+    first = row.better_first() if is_decided else row
+    apart = transports_label(*(point.transport for point in first.points))
     against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}: "
-    if row.outcome not in (Outcome.FASTER, Outcome.SLOWER):
+    if not is_decided:
         told = against + _nothing_faster(row)
         if row.outcome is not Outcome.NO_VERDICT:
             return told
         return f"{told} Measured: {factor_text(row.decision)}, {suite.name} over {stock.name}."
-    first = row.better_first()
     faster, slower = (side.best.setting.label for side in first.sides)
     factor, launches = factor_text(first.decision), launches_text(first.decision)
     return f"{against}{faster} is {factor} faster than {slower} {where_text(first)}, {launches}."
@@ -132,8 +137,9 @@ def scaling_lines_of(case: Case) -> list[str]:
 
 
 def each_text(values: Sequence[int]) -> str:
-    """`4 and 2`, or `2` where both are."""
-    return " and ".join(map(str, dict.fromkeys(values)))
+    """`4, 2 and 1`, or `2` where all are."""
+    *others, last = map(str, dict.fromkeys(values))
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def where_text(row: Comparison) -> str:
@@ -234,12 +240,36 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     told = _against(row, is_default=row.second.best is default_of(best, contending))
     if is_fastest(table, best, contending):
         opening = f"Of {among}, {named} is the fastest with {measured}"
+        told += _next_text(table, row, contending)
     else:
         opening = f"It is not decided which of {among} is fastest. {capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {_left_text(best, left)} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
+
+
+def _next_text(table: Comparisons, row: Comparison, contending: Sequence[Point]) -> str:
+    """What the fastest setting is least faster than, where that is not what is told already."""
+    best, rival = row.points
+    nearest = runner_up(table, best, contending)
+    label = nearest.second.best.setting.label
+    known = nearest.second.best is rival
+    return "" if known else f", and {factor_text(nearest.decision)} faster than {label}, the next"
+
+
+def passed_over_line(case: Case, *chosen: Sequence[Point]) -> str:
+    """Settings that no verdict is of, because they have too few launches; empty if there are none.
+
+    Args:
+        chosen: the settings that the verdict chooses from, by side.
+    """
+    few = [point for own in chosen for point in passed_over(case, own)]
+    if not few:
+        return ""
+    names = "; ".join(f"{point.setting.label} ({len(point.rates)})" for point in few)
+    named = names if len(few) <= MOST_NAMED else f"{len(few)} settings (the table has them)"
+    return f"Passed over, since fewer launches ended well: {named}."
 
 
 def _left_text(best: Point, left: Sequence[Point]) -> str:

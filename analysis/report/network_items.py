@@ -63,8 +63,8 @@ def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> PageP
         columns=["source", "target", "bits_per_s", "round_trip_s"],
     )
     links = links_of(measured)
-    several = (runs["num_hosts"] > 1).any()
-    unmeasured = "not measured" if several else "none: every run was on one host"
+    one_host = (runs["num_hosts"] == 1).fillna(False).all()
+    unmeasured = "none: every run was on one host" if one_host else "not measured"
     emulated = _network_text(asked.network)
     items = [
         *([("emulated", f"{emulated}; all hosts share one machine")] if emulated else []),

@@ -19,7 +19,7 @@ from analysis.stats.causes import Explanation
 from analysis.stats.decision import MARGIN
 from analysis.stats.explained_parts import Cause, lost_shares
 from analysis.stats.setting_pairs import changed_pairs
-from analysis.wording import bytes_text, capital, links_text, rate_text
+from analysis.wording import bytes_text, links_text, rate_text
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.placement import Policy
@@ -100,13 +100,16 @@ def _link_advice(told: Explanation) -> str:
     slow = slowest_links(records)
     fast = max(link.bits_per_s for record in records for link in record.links)
     ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
-    carried = f"carried {' to '.join(ends)}, the fastest one {rate_text(fast)}"
-    named = links_text([*slow])
-    if len(slow) == 1:
-        return f"The link from {named} {carried}: repair it, or leave out one of its hosts."
+    several = "s" * (len(slow) > 1)
+    carried = f"{' to '.join(ends)} before the runs, the fastest one {rate_text(fast)}"
+    named = f"The link{several} {links_text([*slow])} carried {carried}"
+    if (told.slower.known("network_s") > told.slower.known("mean_step_s")).any():
+        return f"{named}: measure again, as runs sent more."
+    if not several:
+        return f"{named}: repair it, or leave out one of its hosts."
     common = set.intersection(*({*link} for link in slow))
     or_else = f", or leave out {common.pop()}" if len(common) == 1 else ""
-    return f"The links {named} {carried}: repair them{or_else}."
+    return f"{named}: repair them{or_else}."
 
 
 def _worker_advice(told: Explanation) -> str:
@@ -146,7 +149,7 @@ def _lost_advice(told: Explanation) -> str:
         ways.append(f"try {_OTHERS[other.kind]}")
     *others, last = ways
     listed = f"{', '.join(others)} or {last}" if others else last
-    return f"{capital(listed)}."
+    return f"To lose fewer packets, {listed}."
 
 
 def _fits_ports(record: RunRecord) -> bool:
@@ -201,6 +204,8 @@ def _bytes_advice(told: Explanation) -> str:
         return ""  # the page says beside it that links were not measured
     if busy.empty:
         return _ON_ONE_HOST if _may_send_larger(own) else ""
+    if busy.max() > 1:
+        return ""  # such rates were not those of the runs
     needed, less = (point.known("network_s").mean() for point in (own, told.faster))
     if needed > (1 + MARGIN) * less:
         whole = own.asked["gradients_on_wire"] == WireType.FLOAT32
@@ -262,7 +267,6 @@ _SAID_ALIKE: Mapping[Cause, tuple[str, str]] = {
     Cause.FOREIGN: ("", "Other programs use the processors: end them, or use other hosts."),
     Cause.FEWER_WORKERS: (
         "layout",
-        "Servers have hosts that could compute: put them beside workers (--layout colocated), or "
-        "use fewer of them.",
+        "Hosts of servers compute no gradients: try servers beside workers (--layout colocated).",
     ),
 }

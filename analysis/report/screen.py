@@ -99,7 +99,10 @@ def _show_what_is_missing(console: Console, results: SweepResults) -> None:
     if results.missing:
         console.print(f"Unfinished: {unfinished_text(results)}")
     if results.older_blocks:
-        left = [f"{block.fingerprint} ({len(block.table)} runs)" for block in results.older_blocks]
+        left = [
+            f"{block.fingerprint} ({count_text(len(block.table), 'run')})"
+            for block in results.older_blocks
+        ]
         console.print(f"Left out, of another machine, software or program: {', '.join(left)}.")
 
 

@@ -24,6 +24,7 @@ from analysis.report.circumstances import (
 )
 from analysis.report.explanation import main_reason
 from analysis.report.meetings import (
+    as_told,
     basis_lines,
     basis_text,
     each_text,
@@ -32,13 +33,14 @@ from analysis.report.meetings import (
     meeting_sentence,
     money_lines,
     network_sentence,
+    passed_over_line,
     share_text,
     stock_sentence,
 )
 from analysis.report.what_was_run import notes_line, sparse_line
-from analysis.report.where_time_goes import humps_lines, steadiness_lines
+from analysis.report.where_time_goes import humps_lines, trend_lines
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
-from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, Outcome
+from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, UNSURE, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
 from analysis.stats.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.setting_pairs import Ladder, ladders
@@ -50,11 +52,11 @@ from analysis.wording import (
     transports_label,
     workers_text,
 )
-from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
+from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC, Basis
 
 _ASYNCHRONOUS = (
-    "Asynchronous training is not the same training: workers do not wait for each other and apply "
-    "gradients of older weights, so {unit}/s says nothing about how fast they learn. "
+    "Asynchronous training is not the same training: workers may apply gradients of older weights, "
+    "so {unit}/s says nothing about how fast they learn. "
 )
 
 _AS_SHIPPED = (
@@ -71,9 +73,9 @@ class Verdict:
         headline: where plain TensorFlow is decided to be faster, that; then the main comparison; of
             one side alone, which setting leads; or why there is no comparison; what sparse
             gradients cost; and what is not done as the user's own model asks for.
-        otherwise: that there is no verdict at more workers; the same sides at equal workers and at
-            equal cost, where that is another comparison; of one side alone, the fastest
-            asynchronous setting.
+        otherwise: that there is no verdict at more workers; settings that were passed over; the
+            same sides at equal workers and at equal cost, where that is another comparison; of one
+            side alone, the fastest asynchronous setting.
         stock: the suite against plain TensorFlow, where both train alike and the headline does
             not begin with it.
         reason: where the difference of the main comparison comes from, and what to change; empty
@@ -98,11 +100,10 @@ class Verdict:
 
 def verdict(case: Case) -> Verdict:
     """All sentences about a case."""
-    table = comparisons(case)
+    table, row = comparisons(case), headline_row(case)
     main = table.main
     details = [
         *(_share_lines(main) if main else ()),
-        *steadiness_lines(case.launches),
         *humps_lines(case.launches),
         *undrifted_lines(case),
         *(_interval_lines(main) if main else ()),
@@ -117,12 +118,13 @@ def verdict(case: Case) -> Verdict:
     headline = " ".join(filter(None, told))
     drift = [
         line
-        for line in drift_lines(case, headline_row(case))
-        if line.casefold() not in headline.casefold()
+        for line in drift_lines(case, row)
+        if line.rstrip(".").casefold() not in headline.casefold()
     ]
-    doubts = (*doubts_of_numbers(case), *drift)
+    trend = trend_lines(row.points) if row and row.outcome not in UNSURE else []
+    doubts = (*doubts_of_numbers(case), *drift, *trend)
     warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
-    otherwise = tuple(_otherwise_lines(case, main))
+    otherwise = tuple(filter(None, _otherwise_lines(case, main)))
     if main and (alone := _alone_sentence(table, main)):
         details.insert(0, network)
         network = alone
@@ -175,8 +177,8 @@ def _alone_sentence(table: Comparisons, main: Comparison) -> str:
         return ""
     several = each_text(row.second.workers)
     return (
-        f"A single worker is {told[row.outcome]} {row.second.name}: {several} workers do not pay "
-        "here."
+        f"A single worker is {told[row.outcome]} {row.second.name}: their {several} workers do not "
+        "pay here."
     )
 
 
@@ -186,7 +188,7 @@ def _why_none(case: Case) -> str:
         for kind in kinds:
             if len({point.setting.label for point in rivals.of(kind)}) == 1:
                 return (
-                    f"No verdict: of {kind.name} one setting was measured; a comparison takes "
+                    f"No verdict: of {kind.name} the tables have one setting; a comparison takes "
                     f"another one, or runs of {absent[0]}."
                 )
         own = " of the suite's own" * any(p.setting.traits.as_shipped for p in case.points)
@@ -199,7 +201,7 @@ def _why_none(case: Case) -> str:
     failed = [kind.name for kind in alike if not any(map(rivals.launches, rivals.of(kind)))]
     if failed:
         return f"No verdict: no run of {' or '.join(failed)} over {shared[0]} ended well."
-    return f"No verdict: {names} were not measured at the same number of workers."
+    return f"No verdict: at no number of workers did runs of both {names} end well."
 
 
 def _ladder_text(table: Comparisons, ladder: Ladder) -> str:
@@ -214,15 +216,18 @@ def _ladder_text(table: Comparisons, ladder: Ladder) -> str:
 
 def _brought_text(row: Comparison) -> str:
     """The ratio, and why it is none to rely on where there is no verdict."""
-    unsure = row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW)
+    unsure = row.outcome in UNSURE
     return ratio_text(*row.decision.ends) + f" ({row.outcome})" * unsure
 
 
 def _doubts(main: Comparison) -> list[str]:
     if not main.beyond:
         return []
-    more = ", ".join(str(count) for count in main.beyond)
-    return [f"No verdict at {more} workers: too few launches ended well."]
+    larger = [point for point in main.case.points if point.room in main.beyond]
+    # Hosts of servers alone have room for workers that nobody started.
+    by_room = main.basis is Basis.HOSTS and any(p.room != p.num_workers for p in larger)
+    more, on = each_text(main.beyond), "on hosts with room for" if by_room else "at"
+    return [f"No verdict {on} {more} workers: too few launches ended well."]
 
 
 def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
@@ -231,12 +236,15 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     Of one side alone the fastest asynchronous setting, where the headline is not about it.
     """
     if main is None:
-        for contending in [*contenders(case)][1:]:
+        first, *others = [*contenders(case)] or [()]
+        yield passed_over_line(case, first)
+        for contending in others:
             said = fastest_sentence(case, contending)
             yield f"Asynchronous settings are another training, so they stand apart. {said}"
         return
     yield from basis_lines(main)
     yield from _doubts(main)
+    yield passed_over_line(case, *(side.points for side in main.sides))
     for row in comparisons(case).of(Kind.WORKERS, Kind.COST):
         yield f"{basis_text(row)}: {meeting_sentence(row)}"
 
@@ -287,26 +295,23 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 
 def _interval_lines(main: Comparison) -> list[str]:
     """Of the headline the level of its test, and what its interval is of, where that is unusual."""
-    if main.decision.low is None:
-        return []
     told = []
-    if main.case.may_stop_early:
+    is_tested = main.decision.low is not None
+    if main.case.may_stop_early and is_tested:
         told.append(
             f"The sweep may end early, so its headline is tested at {EARLY_STOPPING_LEVEL:.0%} "
             f"instead of {LEVEL:.0%}, and has a {main.level} interval."
         )
     if not all(side.is_decided for side in main.sides):
-        told.append(
-            "Which setting is the best of its side is not decided: the interval of the headline "
-            "holds for the best ones, whichever they are."
-        )
+        holds = ": the interval of the headline holds for the best ones, whichever they are"
+        told.append(f"Which setting is the best of its side is not decided{holds * is_tested}.")
     return told
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:
     """What came out with another transport: no verdict about the strategies alone."""
     for row in table.of(Kind.APART):
-        transports = transports_label(*(point.transport for point in row.points))
+        transports = transports_label(*(point.transport for point in as_told(row).points))
         said = meeting_sentence(row)
         yield f"{capital(transports)}, so this does not compare the strategies alone. {said}"
 

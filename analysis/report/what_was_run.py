@@ -147,10 +147,7 @@ def _profile_text(case: Case) -> str:
 def _repetitions_text(case: Case) -> str:
     """Points of the main comparison may have more than the others."""
     begun = [point.attempts["repetition"].nunique() for point in case.points]
-    planned = [point.planned for point in case.points]
-    several = "es" * (max(planned) != 1)
-    told = f"{_range(planned)} launch{several} of a point"
-    return told if begun == planned else f"{told} planned, {_range(begun)} begun"
+    return f"{_range(begun)} launch{'es' * (max(begun) != 1)} of a point"
 
 
 def _range(values: Sequence[float] | pd.Series) -> str:
@@ -268,7 +265,10 @@ def provenance_items(block: Block) -> Items:
 def block_lines(results: SweepResults) -> list[str]:
     """Runs that are left out, and what sets them apart from those that are analysed."""
     if not results.older_blocks:
-        return ["None: all records are of one machine, one software and one measured program."]
+        return [
+            "None: all records that were read are of one machine, one software and one measured "
+            "program."
+        ]
     lines = [
         f"{block.fingerprint}: {count_text(len(block.table), 'run')}, the last begun "
         f"{moment_text(block.table['started_at'].max())}; {'; '.join(block.differences)}."

@@ -9,7 +9,8 @@ does not keep.  What the parts are is decided in `derive.step_parts` and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ PARTS_NOTE = (
 POP_NOTE = (
     "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
     "balance x communication efficiency. Communication efficiency is serialisation x transfer. "
-    "Asynchronous workers never meet, so nothing but input makes their serialisation less than 1. "
+    "Of asynchronous workers nothing but input makes serialisation less than 1. "
     "Per machine paid for: places for workers that are free on the hosts count as idle workers. "
     "Computation scaling: how long a worker computes for an example in strategy single, over how "
     "long it does here."
@@ -237,12 +238,19 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
     return f"{count_text(len(traces), 'trace')} to open at {VIEWER}: timeline-*.json.gz.{cost}"
 
 
-def steadiness_lines(launches: pd.DataFrame) -> list[str]:
-    """How many launches have which label; empty where none has one."""
-    told = steadiness_text(launches)
-    if not told:
+def trend_lines(points: Sequence[Point]) -> list[str]:
+    """Settings that kept no one speed in most of their launches; empty if all did."""
+    told = [f"{point.setting.label} ({steadiness_text(_with_trend(point))})" for point in points]
+    trends = [len(_with_trend(point)) > len(point.launches) / 2 for point in points]
+    named = " and ".join(compress(told, trends))
+    if not named:
         return []
-    return [f"Runs, by the trend of step times inside their windows: {told}."]
+    return [f"Most launches of {named} kept no one speed: in longer runs, rates may differ."]
+
+
+def _with_trend(point: Point) -> pd.DataFrame:
+    labels = point.launches["steadiness"]
+    return point.launches[labels.notna() & (labels != Steadiness.FLAT).fillna(False)]
 
 
 def humps_lines(launches: pd.DataFrame) -> list[str]:

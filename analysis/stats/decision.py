@@ -63,6 +63,10 @@ class Outcome(StrEnum):
     NO_VERDICT = "no verdict"
 
 
+#: Nothing may be said of the ratio.
+UNSURE = (Outcome.TOO_FEW, Outcome.NO_VERDICT)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
     """The best of some settings against the best of some others; mostly there is one of each.

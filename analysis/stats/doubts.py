@@ -219,8 +219,12 @@ def drifted(case: Case, pair: tuple[Point, Point, Metric] | None = None) -> Iter
     """
     for drift in drifts_of(case):
         if drift.is_shown:
-            factor = drift.between(neighbours_of(case, *pair) if pair else None)
-            yield Doubt(reason=drift.told, explains=(factor, factor))
+            neighbours = neighbours_of(case, *pair) if pair else None
+            factor = drift.between(neighbours)
+            most = math.pow(factor, FAR) - 1
+            near = f", which may explain {most:.1%} between the launches that are compared"
+            reason = drift.told + near * (neighbours is not None)
+            yield Doubt(reason=reason, explains=(factor, factor))
 
 
 def neighbours_of(case: Case, first: Point, second: Point, metric: Metric) -> pd.DataFrame | None:
@@ -302,9 +306,14 @@ def drifts_of(case: Case) -> tuple[Drift, ...]:
     None of a job in which it was not launched in the first and last third: a line goes nearly
     through any three launches, so it takes more.
     """
-    jobs = _jobs(case.attempts).unique()
+    jobs = jobs_of(case)
     found = (_drift_of(case, job, is_only=len(jobs) == 1) for job in jobs)
     return tuple(drift for drift in found if drift is not None)
+
+
+def jobs_of(case: Case) -> list[str]:
+    """The jobs of its attempts; outside of one an empty name."""
+    return [*_jobs(case.attempts).unique()]
 
 
 def _jobs(runs: pd.DataFrame) -> pd.Series:

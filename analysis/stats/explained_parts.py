@@ -8,12 +8,13 @@ causes.  They add up to the mean step exactly, like those:
 - workers that are slow in turn: what workers wait for each other otherwise.  Waits for a worker
   that always begins late are no part of it: its values come late, so they are the exchange's.
 - input: what the worker waits for whose gradients come last; others wait for it then.
-- slower compute: what the fastest worker takes beyond the same work alone.
+- slower compute of all: what the fastest worker takes beyond the same work alone.
 - hottest server, hot rows, slowest link: what the busiest link would save, as far as that is not
   hidden.  A link is never used perfectly, so the bound is stretched to the time in which gradients
   travel: from the first one that may, in the backward pass, to the end of the step.
-- lost packets: the time of steps that stalled, where segments were lost.  It is taken out of what
-  workers wait for each other, and out of the exchange before links have their share of that.
+- delays beside lost packets: the time of steps that stalled, where segments were lost.  It is
+  taken out of what workers wait for each other, and out of the exchange before links have their
+  share of that.
 - exchange and update, dispatch: the rest.
 """
 
@@ -32,7 +33,7 @@ class Cause(StrEnum):
     """What a part of a step is spent on."""
 
     COMPUTE = "compute"
-    SLOWED = "slower compute"
+    SLOWED = "slower compute of all"
     INPUT = "waiting for input"
     WORKER = "a slow worker"
     IN_TURN = "workers that are slow in turn"
@@ -40,7 +41,7 @@ class Cause(StrEnum):
     HOT_ROWS = "hot rows"
     EXCHANGE = "exchange and update"
     SLOW_LINK = "the slowest link"
-    LOST = "lost packets"
+    LOST = "delays beside lost packets"
     DISPATCH = "dispatch"
     FOREIGN = "other programs on the processors"
     FEWER_WORKERS = "fewer workers"

@@ -54,6 +54,12 @@ def is_fastest(table: Comparisons, best: Point, points: Sequence[Point]) -> bool
     return len(_beaten_by(table, best, points)) == len(points) - 1
 
 
+def runner_up(table: Comparisons, best: Point, points: Sequence[Point]) -> Comparison:
+    """The fastest one beside the setting that it is least faster than."""
+    rows = [table.between(best, point) for point in points if point is not best]
+    return min(filter(None, rows), key=lambda row: row.decision.ratio or 0.0)
+
+
 def undecided_with(table: Comparisons, best: Point, points: Sequence[Point]) -> list[Point]:
     """Settings of which it is not decided whether they are slower than the best, or equal."""
     rows = {point: table.between(best, point) for point in points if point is not best}

@@ -232,6 +232,24 @@ def _contends(point: Point, synchronous: bool, metric: Metric) -> bool:
     return alike and traits.communicates() and measured
 
 
+def passed_over(case: Case, chosen: Sequence[Point]) -> list[Point]:
+    """Settings that train like chosen ones on as many hosts, and have too few launches.
+
+    Args:
+        chosen: what sides or contenders were made of.
+    """
+    fewest = min([MIN_LAUNCHES, *(len(point.rates) for point in chosen)])
+    sizes = {_kind(point) for point in chosen}
+    return [p for p in case.points if len(p.rates) < fewest and _kind(p) in sizes]
+
+
+def _kind(point: Point) -> tuple[object, ...]:
+    """What sides and contenders have in common."""
+    own, traits = point.experiment.strategy, point.setting.traits
+    trained = traits.side, traits.synchronous, traits.as_shipped, own.is_altered
+    return *trained, point.transport, point.num_workers, point.room
+
+
 def default_of(point: Point, contending: Sequence[Point]) -> Point | None:
     """The default beside a setting: defaults stand first in the order of a case.
 

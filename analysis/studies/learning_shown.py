@@ -28,7 +28,7 @@ from analysis.figures.marks import side_name
 from analysis.figures.save import DrawnFigure
 from analysis.figures.style import LINES, finish_grid, logarithmic, new_figure, style
 from analysis.stats.comparisons import decided
-from analysis.stats.decision import Decision, Outcome
+from analysis.stats.decision import UNSURE, Decision, Outcome
 from analysis.stats.statistics import estimate
 from analysis.studies.shown import (
     Shown,
@@ -201,7 +201,7 @@ def _sentences(task: _Task) -> Iterator[str]:
     for each in task.trained[1:]:
         rate, examples, target = (by_point[each.point] for by_point in task.decisions.values())
         makes = f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}"
-        if target.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+        if target.outcome in UNSURE:
             yield capital(f"{makes}. Which one is faster to the target: {outcome_text(target)}.")
             continue
         yield capital(
@@ -214,7 +214,7 @@ def _times(decision: Decision) -> str:
     """A ratio with its interval, and why it is none to rely on where there is no verdict."""
     if decision.ratio is None:
         return "an unknown multiple of"
-    unsure = decision.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW)
+    unsure = decision.outcome in UNSURE
     return factor_text(decision) + f" ({decision.outcome})" * unsure
 
 

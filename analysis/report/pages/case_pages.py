@@ -104,7 +104,7 @@ def _comparisons(report: CaseReport) -> PagePart:
             TextTable(
                 rows=sides,
                 caption=caption,
-                folded=f"Sides, or settings of one side alone ({len(sides)})",
+                folded=f"Comparisons by kind ({len(sides)})",
             ),
             TextTable(
                 rows=pairs,
@@ -124,7 +124,8 @@ def _comparisons(report: CaseReport) -> PagePart:
 
 def _scaling(report: CaseReport) -> PagePart:
     if point_table(report.case)[[f"base_{base}" for base in BASES]].isna().all(axis=None):
-        return PagePart(sentences=["No speed-ups: one worker alone was not measured."])
+        bases = f"{base_text(report.case)} or one worker of the same setting"
+        return PagePart(sentences=[f"No speed-ups: no launch of a base ended well, {bases}."])
     return PagePart(
         sentences=unclaimed_lines(report.case),
         tables=[TextTable(rows=report_table(report.case, "scaling"))],
@@ -325,10 +326,13 @@ def legend(case: Case) -> str:
         "ok/planned: launches that are ok, of those planned, and what became of other attempts."
     ]
     if len(case.launches):
+        shares = [name for name in map(str, report_table(case, "results")) if "/s per " in name]
+        named = " and ".join(name.partition(" ")[2] for name in shares)
+        divided = f"; {named}: the same mean, divided by their number"
         lines.insert(
             0,
             f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
-            "launches on); per core and per host: the same mean, divided by their number.",
+            f"launches on){divided * bool(shares)}.",
         )
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")

@@ -17,7 +17,7 @@ from analysis.report.circumstances import unfinished_text
 from analysis.report.pages.page_parts import CaseReport, Page
 from analysis.report.verdict import Verdict
 from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.decision import Outcome
+from analysis.stats.decision import UNSURE
 from analysis.stats.findings import leader, leading, plain_first
 from analysis.stats.points import base_text, point_table
 from analysis.stats.rivals import Kind, contenders, default_of
@@ -95,7 +95,7 @@ def _ratio_number(row: Comparison, what: str) -> KeyNumber:
     told = ["ratio"]
     if row.level:
         told.append(f"{row.level} interval")
-    if row.outcome in (Outcome.NO_VERDICT, Outcome.TOO_FEW):
+    if row.outcome in UNSURE:
         told.append(str(row.outcome))
     return KeyNumber(value=ratio_text(*row.decision.ends), meaning=f"{', '.join(told)}: {what}")
 
@@ -169,7 +169,8 @@ def _run_lines(results: SweepResults) -> list[str]:
     """Doubts of the runs with their number, and what is missing on disk."""
     table = results.block.table
     in_order = [results.files.records[path] for path in table.index]
-    lines = _counted(line for record in in_order for line in record.warnings)
+    titles = [(line, record.experiment.title) for record in in_order for line in record.warnings]
+    lines = _counted(titles)
     missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]
     if len(missing):
         more = f" and {len(missing) - _MOST_NAMED} more" * (len(missing) > _MOST_NAMED)
@@ -181,13 +182,20 @@ def _run_lines(results: SweepResults) -> list[str]:
     return lines
 
 
-def _counted(lines: Iterable[str]) -> list[str]:
-    """Every line once, with its number; lines that differ in figures only count as the same."""
-    alike: dict[str, list[str]] = {}
-    for line in lines:
-        alike.setdefault(re.sub(r"[0-9.]+", "0", line), []).append(line)
+def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Every line once, with its number; lines that differ in figures only count as the same.
+
+    Args:
+        told: lines, each with the title of its point.
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for line, title in told:
+        alike.setdefault(re.sub(r"[0-9.]+", "0", line), []).append((line, title))
     groups = sorted(alike.values(), key=len, reverse=True)
-    return [
-        f"{capital(group[0])} ({count_text(len(group), 'run')}{' like it' * (len(set(group)) > 1)})"
-        for group in groups
-    ]
+    return [_counted_text(*zip(*own, strict=True)) for own in groups]
+
+
+def _counted_text(lines: Sequence[str], titles: Sequence[str]) -> str:
+    several, points = " like it" * (len({*lines}) > 1), {*titles}
+    where = titles[0] if len(points) == 1 else f"{len(points)} points"
+    return f"{capital(lines[0])} ({count_text(len(lines), 'run')}{several} of {where})"

@@ -121,7 +121,7 @@ def reduced(*workers: int) -> list[RunRecord]:
 def test_two_numbers_of_workers_are_marks_on_the_row_of_their_setting() -> None:
     figure = plot_throughput(case_of(SINGLE, RING))
     assert rows(figure) == ["single", "all-reduce"]
-    assert legend(figure) == ["1 worker", "2 workers", "single launches"]
+    assert legend(figure) == ["1 worker", "2 workers", "one launch each"]
     # Twice 100 images/s would be ideal; that is beyond the axis.
     assert texts(figure) == ["3/3", "3/3", "3/3", "1 x single"]
     assert drawn(figure).axes[0].get_xlim() == pytest.approx((0, 1.3 * 110))
@@ -134,7 +134,7 @@ def test_three_numbers_of_workers_are_lines_with_a_tick_for_each() -> None:
     assert list(axes.get_xticks()) == [0, 1, 2]
     assert ticks(figure) == ["1", "2", "4"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
-    assert legend(figure) == ["ideal", "single", "single launches"]
+    assert legend(figure) == ["ideal", "single", "one launch each"]
     assert texts(figure) == ["all-reduce"]
     # The ideal line ends at four times 100 images/s; it leaves the axes.
     assert axes.get_ylim() == pytest.approx((0, 1.3 * 110))
@@ -394,7 +394,7 @@ def test_buckets_stand_apart_from_packs() -> None:
     )
     figure = plot_against_packs(case)
     assert ticks(figure) == ["0.5 MB", "one pack", "buckets"]
-    assert legend(figure) == ["all-reduce, 2 workers", "all-reduce, 4 workers", "single launches"]
+    assert legend(figure) == ["all-reduce, 2 workers", "all-reduce, 4 workers", "one launch each"]
     assert texts(figure) == ["all-reduce, buckets, 2 workers", "all-reduce, buckets, 4 workers"]
 
 
@@ -440,7 +440,7 @@ def test_placement_shows_bytes_beside_throughput() -> None:
     assert rows(figure)[:2] == ["round_robin, 1 ps", "greedy, 1 ps"]
     assert "1.60" in [text.get_text() for text in figure.axes[0].texts]
     servers = ["hottest server", "other servers"]
-    assert sorted(legend(figure)) == sorted([*servers, "ps_async", "ps_sync", "single launches"])
+    assert sorted(legend(figure)) == sorted([*servers, "ps_async", "ps_sync", "one launch each"])
     assert plot_placement(case_of(RING)) is None
     lost = runs(make_experiment(SynchronousServers, 2), FAILED)
     figure = drawn(plot_placement(case_of(lost)))

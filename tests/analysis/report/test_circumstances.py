@@ -77,20 +77,34 @@ def test_doubts_about_numbers_end_the_screen() -> None:
         assert verdict_text(report, alone=True).endswith("\n".join(["", *lines]))
 
 
-LABELS = ["flat", "flat", "warming up", "unsteady", "flat", None]
+FLAT, WARMING = "flat", "warming up"
 
 
-def test_labels_are_counted_on_the_page_and_in_the_table() -> None:
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ([FLAT, WARMING, FLAT], ""),
+        ([None, None, WARMING], ""),
+        ([FLAT, WARMING, WARMING], "all-reduce (2 warming up)"),
+        (["unsteady", WARMING, None], "all-reduce (1 warming up, 1 unsteady)"),
+    ],
+)
+def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], told: str) -> None:
+    """On the first page; the table of steps has the labels of all points."""
     own = make_experiment(AllReduce, 2)
-    table, records = table_of([*runs(make_experiment(Single), times(1.0)), *runs(own, times(1.0))])
-    labels = pd.Series(LABELS, index=table.index, dtype="string")
-    (case,) = make_cases(table.assign(steadiness=labels), records)
-    told = "windows: 3 flat, 1 warming up, 1 unsteady, 1 with too few steps to tell."
-    assert f"Runs, by the trend of step times inside their {told}" in verdict(case).details
-    assert list(report_table(case, "steps")["steps of launches"]) == [
-        "2 flat, 1 warming up",
-        "1 flat, 1 unsteady, 1 with too few steps to tell",
+    table, records = table_of([*runs(make_experiment(), times(1.0)), *runs(own, times(2.0))])
+    left = iter(labels)
+    steps = [next(left) if each == own.strategy.kind else FLAT for each in table["strategy"]]
+    steadiness = pd.Series(steps, index=table.index, dtype="string")
+    (case,) = make_cases(table.assign(steadiness=steadiness), records)
+    lines = [line for line in verdict(case).doubts if "kept no one speed" in line]
+    assert lines == [
+        f"Most launches of {each} kept no one speed: in longer runs, rates may differ."
+        for each in filter(None, [told])
     ]
+    counted = report_table(case, "steps")["steps of launches"]
+    assert counted.iloc[0] == "3 flat"
+    assert told[12:-1] in counted.iloc[1]
 
 
 def test_drift_is_a_warning_on_the_first_page(tmp_path: Path) -> None:

@@ -75,6 +75,12 @@ def sides() -> dict[str, Case]:
         "the highest mean shows no difference": of(
             {RING: times(1.0), SYNC: {0: 250.0, 1: 100.0, 2: 150.0}, EVEN: times(1.2)}
         ),
+        "a setting with too few launches": of(
+            {RING: times(1.0), SYNC: times(0.5), EVEN: times(0.9, 1)}
+        ),
+        "no setting of a side is decided to be its best": of(
+            {RING: times(1.0, 2), SYNC: times(0.5, 2), EVEN: times(0.51, 2)}
+        ),
         "the faster side comes first": of({RING: times(1.0), SYNC: times(2.0)}),
         "undecided": of({RING: {0: 100.0, 1: 120.0, 2: 90.0}, SYNC: {0: 101.0, 1: 95.0, 2: 110.0}}),
         "undecided, and how many launches would decide": of({RING: NOISY, SYNC: times(1.0)}),
@@ -123,6 +129,9 @@ def as_shipped() -> dict[str, Case]:
         "plain TensorFlow is equal": of({RING: times(1.01), STOCK_RING: times(1.0)}),
         "plain TensorFlow with another format of gradients": of(
             {with_wire(RING, Wire(gradients=WireType.FLOAT16)): times(2.0), STOCK_RING: times(1.0)}
+        ),
+        "plain TensorFlow is faster than another format of gradients": of(
+            {with_wire(RING, Wire(gradients=WireType.FLOAT16)): times(1.0), STOCK_RING: times(2.0)}
         ),
         "plain TensorFlow in doubt": of({RING: times(1.5), STOCK_RING: times(1.0) | FAILED}),
         "each kind of training against its own": of(

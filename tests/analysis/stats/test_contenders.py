@@ -99,6 +99,13 @@ CASES = {
     "the default is no slower": served(round_robin_2=1.99),
     "the runner-up is no slower": served(round_robin_1=1.99),
     "too few launches": served(launches=2),
+    "too few launches of one setting": case_of(
+        *(
+            runs(make_experiment(num_ps=count, placement=policy), times(factor, launches))
+            for (count, policy), factor in RATES.items()
+            for launches in [1 if policy is EVEN else 3]
+        )
+    ),
 }
 
 

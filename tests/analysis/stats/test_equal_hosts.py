@@ -158,10 +158,10 @@ def test_a_single_worker_is_held_against_several() -> None:
     alone = make_experiment(Single, launcher="ssh", spread=Spread())
     points = {alone: times(3.0), reduced(4): times(1.0), served(2, 2): times(0.9)}
     case = case_of(points)
-    assert ": 4 and 2 workers do not pay here." in verdict(case).network
+    assert ": their 4 and 2 workers do not pay here." in verdict(case).network
     workers = side_rows(case).set_index("compared")["workers"]
     assert workers[Kind.MAIN] == "4 and 2"
-    assert workers[Kind.SINGLE] == "1 and 4 and 2"
+    assert workers[Kind.SINGLE] == "1, 4 and 2"
     beside = served(1, 1, LayoutKind.COLOCATED)
     one = case_of({alone: times(3.0), reduced(1): times(1.0), beside: times(0.9)})
     assert comparisons(one).main is not None
