@@ -67,7 +67,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     "--num-ps",
     type=click.IntRange(1),
     metavar="<n>",
-    help="Parameter servers.  [default: as measured, or as many as workers where there were]",
+    help="Parameter servers.  [default: as measured: so many, or one for each worker]",
 )
 @click.option(
     "--calibrate-up-to",

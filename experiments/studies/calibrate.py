@@ -4,10 +4,10 @@ Axes: 2 workers and the most; all-reduce, synchronous and asynchronous servers b
 with the most balanced placement; on emulated hosts also links of a quarter of the rate, elsewhere
 a quarter of the batch.
 
-Method: what a worker computes, a lone one tells, and workers that do not communicate tell what
-shared cores cost.  Two numbers of workers tell how far a fit to the smaller one misses the larger.
-Slow links, or steps that compute less, tell what links carry inside TensorFlow: nothing else does
-where computation hides them.
+Method: a lone worker shows what a worker computes, and workers that do not communicate show what
+shared cores cost.  Two numbers of workers show how far a fit to the smaller one misses the larger.
+Slow links, or steps that compute less, show what links carry inside TensorFlow, which computation
+hides otherwise.
 Every launch is recorded as in any sweep.
 
 Cost: 11 or 12 points in the profile quick, 2 launches of each, under five minutes on two cores.

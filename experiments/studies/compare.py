@@ -17,8 +17,8 @@ measures their best settings as well.
 
 A recommender model is compared with sparse embeddings, unless dense ones are stated: all-reduce,
 both kinds of servers, the hybrid, servers with rows in ranges as TensorFlow shards them; beside
-these all-reduce of whole tables, and TensorFlow as it ships.  Servers have all variables that are
-no tables where these are most balanced.
+these all-reduce of whole tables, and TensorFlow as it ships.  All variables but tables have the
+most balanced placement.
 
 Cost: 8 to 11 points per model in the profile quick, which takes five minutes, or ten on two
 cores.

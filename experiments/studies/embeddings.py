@@ -4,12 +4,12 @@ Axes: rows of the tables (1,000 to 16,000, so that a worker's step looks up from
 sixteenth), how unevenly ids are drawn, workers, servers; in the profile standard also width and
 batch.  What travels: whole tables by all-reduce, rows by all-reduce, rows of synchronous servers
 (one for each worker, or a single one), rows of the hybrid (with a server for each worker), and
-TensorFlow as it ships.  All but tables is placed as in `compare`, where servers are most balanced.
+TensorFlow as it ships.  All variables but tables have the most balanced placement, as in `compare`.
 
 Method: two tables and a perceptron for each (`TwoTower`), SGD, really computed.  Every worker is on
 a host of its own, with links of 50 Mbit/s, so that the network decides the step.  Ids follow the
-power law of HugeCTR's generator.  From the middle table all else is changed one at a time.  4 steps
-of warm-up and 8 measured ones, 3 launches.
+power law of HugeCTR's generator.  With the middle table, all else is changed one at a time.  4
+steps of warm-up and 8 measured ones, 3 launches.
 
 Cost: 23 points, 69 launches, about 12 minutes on two cores.
 

@@ -16,8 +16,8 @@ Buckets are small, as models are.
 
 Scored apart, because no calibrating launch shows it: heavy-tailed jitter of computation, background
 traffic, an uplink between two racks that is slower than a host's link, a slow host, and ports of 32
-KiB.  The first model has a ring and partitioned servers on 4 workers under each of them, and on all
-hosts where racks share the uplink.  Without 4 workers there are none.
+KiB.  Each of them is launched with the first model, as a ring and with partitioned servers, on 4
+workers; the uplink on all hosts.  Without 4 workers there are none.
 
 Cost: 33 calibrating points and 50 predicted ones, 2 launches of each, about 45 minutes; of one
 model (--model ResNet50/64 --batch-per-worker 16 --emulate 0.0833,0.1667 --hosts 4 --workers 4), 12

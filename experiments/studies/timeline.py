@@ -6,9 +6,9 @@ not communicate; the profile quick has these only where workers share cores.
 
 Method: after the window a few steps of every run are traced: each notes when the gradient of each
 bucket was ready, when it was acknowledged, and when the new value was back.  The report draws one
-step of each strategy, and writes a trace of all of them for Perfetto.  Into the steps of plain
-TensorFlow nobody sees: only their begin and end are known.  A launch of each point is enough to
-look at; --repetitions makes more of them.
+step of each strategy, and writes a trace of all of them for Perfetto.  Of the steps of plain
+TensorFlow only begin and end are known.  A launch of each point is enough to look at; --repetitions
+makes more of them.
 
 Cost: 6 or 7 points per model, launched once: about a minute.
 

@@ -17,8 +17,8 @@ IMDB-WIKI images (docs/data.md); without it images are made up.
 
 The profile quick is a small form for one machine.  One emulated host really trains ResNet50 and
 VGG16 with small images, by processes and for ResNet50 by batches; there is no search.  Then 4
-emulated hosts with emulated accelerators at the speeds that the original's hosts had in proportion,
-variables 128 times smaller (docs/studies/osu.md).  2 steps of warm-up and 4 measured ones, 3
+emulated hosts with emulated accelerators, all equally many times as fast as the original's hosts,
+and variables 128 times smaller (docs/studies/osu.md).  2 steps of warm-up and 4 measured ones, 3
 launches.
 
 Cost: in the profile quick 45 launches, 10 to 15 minutes on two cores.

@@ -15,8 +15,9 @@ of workers.  Bases are a single worker and workers that do not communicate.  Wit
 the search has the first, and all are measured: real images then stand beside synthetic ones.
 
 The profile quick is a small form for one machine: 1 to 8 emulated hosts, real communication, an
-emulated accelerator, all variables of InceptionV3 32 times smaller.  With 8 workers the hottest
-server sends for as large a part of a computation as with 128 there (docs/studies/piz-daint.md).
+emulated accelerator, all variables of InceptionV3 32 times smaller.  The hottest server of 8
+workers sends for as large a share of the time of computation as that of the original's 128
+(docs/studies/piz-daint.md).
 It searches nothing: there are as many servers as workers, as nearly in the original (116 for 128).
 2 steps of warm-up and 6 measured ones, 3 launches; the base is a single worker.  Real images are
 read by one worker, and by 4 with partitioned variables.
