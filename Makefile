@@ -50,8 +50,8 @@
 #: These may also stand in the shell's environment:
 #:   VENV=.venv             folder of the virtual environment
 #:   TF=                    build of TensorFlow, cpu or cuda (default: as in VENV, else cpu)
-#:   PYTHON=                command of the Python to use (default: as in VENV, else python3.11, 3.12
-#:                          or 3.13)
+#:   PYTHON=                command of the Python to use (default: as in VENV, else the first of
+#:                          python3.11, 3.12, 3.13, python3 and python that fits)
 #:   HOROVOD=               1 also builds Horovod, which needs a C++ compiler; 0 leaves it out
 #:                          (default: as in VENV, else 0)
 #:   WHEELHOUSE=            set up from this folder instead of the internet
