@@ -104,8 +104,7 @@ class ServerBackend(ProgramBackend):
         stack = self._servers.stack(program.variables)
         if stack is None:
             return None
-        together = self._experiment.strategy.synchronous
-        tables = ServedTables(stack, program.table_values(), rule, in_turns=together)
+        tables = ServedTables(stack, program.table_values(), rule)
         program.look_up_in(stack, tables.fetch)
         return tables
 
@@ -123,10 +122,7 @@ class ServerBackend(ProgramBackend):
     def _initialise(self, worker: WorkerIndex) -> tf.Tensor:
         """Create a worker's own resources, and bring it the initial values of the parameters."""
         ready = initialise_worker(self._program, worker)
-        prepared = self._exchange.prepare()
-        if self._tables is not None:
-            prepared += self._tables.begin_turns(tf.cast(worker, tf.int32))
-        with tf.control_dependencies(prepared):
+        with tf.control_dependencies(self._exchange.prepare()):
             return tf.identity(ready)
 
     def make(

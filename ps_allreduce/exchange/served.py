@@ -3,14 +3,10 @@
 The chief creates every bucket on the server that a plan names, with its slots beside it.  One
 variable on each server holds its rows of all tables whose rows are exchanged alone.
 
-A worker fetches the unique rows that it looks up, and sends as many gradients of rows back.  An
-asynchronous server applies them as they come.  A synchronous one waits for those of all workers,
-sums up what several have sent of one row, divides by the number of workers, applies it once, and
-hands every worker a token.
-
-Workers that begin a step together ask one server after the other, each beginning with another one.
-If they asked all at once, servers would answer whoever asks first: all rows of one worker would
-wait at its link, and links of the others would be idle (docs/studies/embeddings.md).
+A worker fetches the unique rows that it looks up, of each server at once, and sends as many
+gradients of rows back.  An asynchronous server applies them as they come.  A synchronous one waits
+for those of all workers, sums up what several have sent of one row, divides by the number of
+workers, applies it once, and hands every worker a token.
 """
 
 from __future__ import annotations
@@ -29,7 +25,6 @@ from .own_tables import gathered, stacked, stacked_slots, unstacked, unstacked_s
 from .stacking import Stack
 from .steps import pack, server_device, unpack
 from .updates import UpdateRule
-from .worker_local import LocalTurn
 
 Array = npt.NDArray[np.float32]
 
@@ -176,14 +171,9 @@ class ServedTables:
         rule: what changes them.
     """
 
-    def __init__(
-        self, stack: Stack, tables: Sequence[Table], rule: UpdateRule, *, in_turns: bool
-    ) -> None:
-        """Create rows and slots on the servers; `in_turns` asks one server after the other."""
+    def __init__(self, stack: Stack, tables: Sequence[Table], rule: UpdateRule) -> None:
+        """Create rows and slots on the servers."""
         self.stack, self.rule = stack, rule
-        turns = stack.num_servers if in_turns and stack.num_servers > 1 else 0
-        #: Of each server: a worker may ask it now.
-        self._turns = [LocalTurn(f"rows_of/{server}") for server in range(turns)]
         whole = stacked(stack, tables)
         self.width = int(whole.shape[1])
         self.variables: list[Any] = []
@@ -212,29 +202,12 @@ class ServedTables:
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
         """Rows [k, width] from their servers, in the order of their numbers [k]."""
         wanted = self._dealt(tf.range(tf.size(numbers)), numbers)
-        places = enumerate(self._dealt(self._places(numbers), numbers))
-        rows = [self._ask(server, each) for server, each in places]
+        rows = []
+        for server, places in enumerate(self._dealt(self._places(numbers), numbers)):
+            with tf.device(server_device(server)):
+                found = gathered(self.variables[server], places)
+            rows.append(tf.identity(found))
         return tf.ensure_shape(tf.dynamic_stitch(wanted, rows), [None, self.width])
-
-    def _ask(self, server: int, places: tf.Tensor) -> tf.Tensor:
-        """Rows of one server, when it is its turn; then it is the next one's."""
-        # The server waits, and not the places: they are sent once, for rows and for gradients.
-        before = [self._turns[server].take()] if self._turns else []
-        with tf.device(server_device(server)), tf.control_dependencies(before):
-            found = gathered(self.variables[server], places)
-        rows = tf.identity(found)
-        if self._turns:
-            with tf.control_dependencies([rows]):
-                self._turns[(server + 1) % len(self._turns)].give()
-        return rows
-
-    def begin_turns(self, worker: tf.Tensor) -> list[tf.Operation]:
-        """Have a worker's first step begin with the server behind its own; needed before that.
-
-        The last server to answer gives the next step its first turn.
-        """
-        first = (worker + 1) % max(1, len(self._turns))
-        return [turn.give_if(tf.equal(first, server)) for server, turn in enumerate(self._turns)]
 
     def slices(self, gradient: tf.IndexedSlices) -> list[tf.IndexedSlices]:
         """What each server gets of a gradient: its rows, by their places there."""

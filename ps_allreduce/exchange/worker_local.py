@@ -82,13 +82,6 @@ class LocalTurn:
         with tf.device(HOST):
             return tf.raw_ops.QueueEnqueueV2(handle=queue, components=[tf.constant(0)])
 
-    def give_if(self, wanted: tf.Tensor) -> tf.Operation:
-        """The same where a boolean scalar says so."""
-        queue = self._queue()
-        with tf.device(HOST):
-            turns = tf.zeros(tf.reshape(tf.cast(wanted, tf.int32), [1]), tf.int32)
-            return tf.raw_ops.QueueEnqueueManyV2(handle=queue, components=[turns])
-
     def take(self) -> tf.Tensor:
         """Wait until the function before has given the turn."""
         queue = self._queue()
