@@ -239,13 +239,13 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
 
 
 def trend_lines(points: Sequence[Point]) -> list[str]:
-    """Settings that kept no one speed in most of their launches; empty if all did."""
+    """Settings that did not keep one speed in most of their launches; empty if there are none."""
     told = [f"{point.setting.label} ({steadiness_text(_with_trend(point))})" for point in points]
     trends = [len(_with_trend(point)) > len(point.launches) / 2 for point in points]
     named = " and ".join(compress(told, trends))
     if not named:
         return []
-    return [f"Most launches of {named} kept no one speed: in longer runs, rates may differ."]
+    return [f"Most launches of {named} did not keep one speed: in longer runs, rates may differ."]
 
 
 def _with_trend(point: Point) -> pd.DataFrame:

@@ -97,9 +97,9 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     steps = [next(left) if each == own.strategy.kind else FLAT for each in table["strategy"]]
     steadiness = pd.Series(steps, index=table.index, dtype="string")
     (case,) = make_cases(table.assign(steadiness=steadiness), records)
-    lines = [line for line in verdict(case).doubts if "kept no one speed" in line]
+    lines = [line for line in verdict(case).doubts if "did not keep one speed" in line]
     assert lines == [
-        f"Most launches of {each} kept no one speed: in longer runs, rates may differ."
+        f"Most launches of {each} did not keep one speed: in longer runs, rates may differ."
         for each in filter(None, [told])
     ]
     counted = report_table(case, "steps")["steps of launches"]
