@@ -96,7 +96,8 @@ def unfinished_text(results: SweepResults) -> str:
     unseen = sum(key.partition("/")[0] not in begun for key in results.missing)
     missing = count_text(len(results.missing), "planned run")
     verb = "is" if len(results.missing) == 1 else "are"
-    also = f", {unseen} of them at points that no table shows" if unseen else ""
+    several = f"{unseen} of them " * (unseen < len(results.missing))
+    also = f", {several}at points that no table shows" if unseen else ""
     unread = ", or not readable," * bool(results.files.damaged)
     return (
         f"{missing} {verb} not made yet{unread} with this machine, software and measured "
@@ -184,12 +185,13 @@ def share_lines(case: Case) -> list[str]:
     if not uneven:
         return []
     worst = max(uneven, key=_largest_share)
-    equal = estimate(worst.known("equal_shares_per_sec")).mean
+    # Of whole steps, and the slowest worker makes few: more digits say more than is known.
+    equal = float(f"{estimate(worst.known('equal_shares_per_sec')).mean:.2g}")
     listed = "; ".join(f"{point_name(point)}: {_largest_share(point):.0%}" for point in uneven)
     return [
         f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
         f"and no efficiency is claimed. At {point_name(worst)}, {worst.num_workers} times the "
-        f"rate of the slowest worker is {number(equal)} {case.unit}/s, not "
+        f"rate of the slowest worker is about {number(equal)} {case.unit}/s, not "
         f"{number(mean_rate(worst))}.{_evener_text(worst)}"
     ]
 

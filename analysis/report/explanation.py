@@ -160,11 +160,13 @@ def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
 
 
 def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
-    """What other parts take less, where that is worth telling."""
-    less = sum(part.seconds.mean for part in parts) - told.difference.step.mean
-    if less < WORTH_TELLING * parts[0].seconds.mean:
+    """What other parts take less, where those that are told are more than the whole."""
+    told_s, step_s = sum(part.seconds.mean for part in parts), told.difference.step.mean
+    if _ms(told_s) <= _ms(step_s):
         return ""
-    return f"; all other parts together take {_ms_text(less)} less"
+    limits = {part.limit for part in told.difference.parts if part not in parts}
+    limit = "up to " * bool(limits & {"down to", "at least"})
+    return f"; all other parts together take {limit}{_ms_text(told_s - step_s)} less"
 
 
 def _parts_text(parts: Iterable[CausedPart]) -> str:

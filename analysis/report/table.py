@@ -254,8 +254,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "Speed-ups are of pairs, launches of a point and of its base in the same turn. Launches "
-        f"without a partner do not count: speed-ups that leave some out rest on {', '.join(told)}."
+        "A speed-up is of pairs: launches of a point and of its base in the same turn. Where some "
+        f"launches have no partner, it rests on {', '.join(told)}."
     ]
 
 

@@ -302,9 +302,11 @@ def _interval_lines(main: Comparison) -> list[str]:
             f"The sweep may end early, so its headline is tested at {EARLY_STOPPING_LEVEL:.0%} "
             f"instead of {LEVEL:.0%}, and has a {main.level} interval."
         )
-    if not all(side.is_decided for side in main.sides):
-        holds = ": the interval of the headline holds for the best ones, whichever they are"
-        told.append(f"Which setting is the best of its side is not decided{holds * is_tested}.")
+    if kinds := [side.kind for side in main.sides if side.kind and not side.is_decided]:
+        which = " and which ".join(kind.setting for kind in kinds)
+        best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
+        holds = f": the interval of the headline holds for the {best}" * is_tested
+        told.append(f"Which {which} is the best is not decided{holds}.")
     return told
 
 

@@ -27,7 +27,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
 from analysis.stats.statistics import MIN_LAUNCHES, Ratio, common_turns
-from analysis.wording import factor_text, range_text, ratio
+from analysis.wording import factor_text, range_text
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
 #: A worker that makes more than so many times the mean of the others makes steps for them.
@@ -280,23 +280,22 @@ class Drift:
     @property
     def told(self) -> str:
         """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
-        said = _SAID.get(self.decision.outcome, "is not known to have drifted")
-        factor, launches = factor_text(self.decision), self.decision.n_first
-        if self.decision.outcome is Outcome.EQUAL:
-            # Two one-sided tests show that, which the ends of a two-sided interval may hide.
-            factor = f"{ratio(self.decision.ratio)}x"
         where = f"in job {self.job} " if self.job else ""
         return (
-            f"{where}the machine {said}: {self.sentinel.setting.label} was {factor} as fast at the "
-            f"last of {launches} launches as at the first"
+            f"{where}the machine {self._said}: {self.sentinel.setting.label} was "
+            f"{factor_text(self.decision)} as fast at the last of {self.decision.n_first} "
+            "launches as at the first"
         )
 
-
-_SAID = {
-    Outcome.FASTER: "drifted",
-    Outcome.SLOWER: "drifted",
-    Outcome.EQUAL: f"did not drift by more than {MARGIN:.0%}",
-}
+    @property
+    def _said(self) -> str:
+        """No more than the interval that stands beside it shows."""
+        if self.is_shown:
+            return "drifted"
+        _, low, high = self.decision.ends
+        if low is not None and high is not None and max(1 / low, high) <= 1 + MARGIN:
+            return f"did not drift by more than {MARGIN:.0%}"
+        return "is not known to have drifted"
 
 
 @lru_cache(maxsize=_CASES)

@@ -125,7 +125,9 @@ def _comparisons(report: CaseReport) -> PagePart:
 def _scaling(report: CaseReport) -> PagePart:
     if point_table(report.case)[[f"base_{base}" for base in BASES]].isna().all(axis=None):
         bases = f"{base_text(report.case)} or one worker of the same setting"
-        return PagePart(sentences=[f"No speed-ups: no launch of a base ended well, {bases}."])
+        return PagePart(
+            sentences=[f"No speed-ups: they need a launch of a base that ended well, {bases}."]
+        )
     return PagePart(
         sentences=unclaimed_lines(report.case),
         tables=[TextTable(rows=report_table(report.case, "scaling"))],

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pandas as pd
 import pytest
 
+from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
-from analysis.report.circumstances import above_one_lines, loss_lines
+from analysis.report.circumstances import above_one_lines, loss_lines, unfinished_text
 from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
@@ -28,6 +31,23 @@ COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
 
 def ring_of(case: Case) -> pd.Series:
     return point_table(case).iloc[-1]
+
+
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [
+        (["a", "b"], "program."),
+        (["a"], "program, 1 of them at points that no table shows."),
+        ([], "program, at points that no table shows."),
+    ],
+)
+def test_planned_runs_that_no_table_shows_are_counted_once(begun: list[str], told: str) -> None:
+    block = SimpleNamespace(table=pd.DataFrame({"experiment_id": begun}))
+    files = SimpleNamespace(damaged={})
+    results = SimpleNamespace(block=block, files=files, missing=("a/0", "b/0"))
+    text = unfinished_text(cast(SweepResults, results))
+    assert text.startswith("2 planned runs are not made yet with this machine")
+    assert text.endswith(told)
 
 
 @pytest.mark.parametrize("busy", [0.9, 1.0, None])

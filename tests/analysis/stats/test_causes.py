@@ -364,7 +364,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
 @pytest.mark.parametrize(
     ("hosts", "group_bytes", "told"),
     [
-        (1, 100, "Its tasks share one host, so no network limits it: use fewer and larger"),
+        (1, 100, "Its tasks share one host, so no network limits it: try fewer and larger"),
         (1, 500_000, ""),  # which holds all
         (2, 100, ""),
     ],
@@ -392,6 +392,18 @@ def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
         assert said.endswith("less")
         assert sum(parts) - less == pytest.approx(step, rel=0.02)
         assert "less" not in main_reason(case_of_pair(spread_s))
+    # However little that is: no part is more than the whole without a word.
+    assert main_reason(case_of_pair(less_s=0.002)).split(". ")[0].endswith(" ms less")
+
+
+def test_what_takes_less_by_an_estimate_is_one() -> None:
+    case = case_of_pair()
+    for point in case.points:
+        hot_s = {"allreduce": 0.03, "ps_sync": 0.0}.get(point.setting.strategy, 0.0)
+        point.launches[["hot_server_s", "network_s"]] = [hot_s, 0.05]
+    said, *_ = main_reason(case).split(". ")
+    assert re.search(r": at most [\d.]+ ms exchange and update; ", said)
+    assert re.search(r" together take up to [\d.]+ ms less", said)
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
-    told = "speed-ups that leave some out rest on 3 pairs (speed-up on single)."
+    told = "Where some launches have no partner, it rests on 3 pairs (speed-up on single)."
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
