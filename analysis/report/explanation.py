@@ -49,6 +49,7 @@ EXPLANATION_NOTE = (
     '"at least" and "at most" are what they leave. They have no interval. '
     "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
     "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
+    "Both are of the turns that both settings have in common, where these are three or more. "
     "Where the global batches differ, the slower setting's step is scaled to the same number of "
     "examples."
 )

@@ -384,7 +384,7 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     if any(network and network.uplink_bits_per_s is not None for network in networks):
         repair = "as asked between racks"
     elif (shares > 1).any():
-        repair = "measure again, as runs sent more"
+        repair = "measure again, as the bytes that are counted need more"
     return [
         f"{links_text(links)} carried only {rate_text(median(rates))}{used}, less than other "
         f"links of the same hosts: {repair}."

@@ -113,7 +113,7 @@ def verdict(case: Case) -> Verdict:
         *(_AS_SHIPPED + meeting_sentence(row) for row in table.of(Kind.AS_SHIPPED)),
     ]
     first = plain_first(table)
-    opening, network = _opening(case, main, is_alone=not first)
+    opening, network = _opening(case, main, is_alone=not (first or table.of(Kind.HYBRID)))
     told = [*map(stock_sentence, first), opening, sparse_line(case), notes_line(case)]
     headline = " ".join(filter(None, told))
     drift = [

@@ -109,8 +109,8 @@ def _comparisons(report: CaseReport) -> PagePart:
             TextTable(
                 rows=pairs,
                 caption=caption,
-                folded="All pairs of synchronous settings at the most workers, on the same "
-                f"transport ({len(pairs)})",
+                folded="Pairs of synchronous settings on the same transport, at the most workers "
+                f"that have any ({len(pairs)})",
             ),
             TextTable(
                 rows=apart,

@@ -91,8 +91,14 @@ def key_numbers(case: Case) -> list[KeyNumber]:
 
 
 def _ratio_number(row: Comparison, what: str) -> KeyNumber:
-    """A ratio, the level of its interval where that is unusual, and that there is no verdict."""
+    """A ratio, of which launches, the level of its interval, and that there is no verdict.
+
+    What is as usual is left out: all launches, and the usual level.
+    """
     told = ["ratio"]
+    used = row.decision.n_first, row.decision.n_second
+    if used != tuple(len(point.rates) for point in row.points):
+        told.append("of common turns")
     if row.level:
         told.append(f"{row.level} interval")
     if row.outcome in UNSURE:

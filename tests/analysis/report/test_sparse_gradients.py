@@ -27,7 +27,7 @@ from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import SparseGradient
-from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, times
+from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, tasks_on, times
 from tests.analysis.report.test_sentences import TABLES, TOWERS, two_towers
 from tests.fakes import LOOKING_UP, make_experiment
 
@@ -59,9 +59,14 @@ def test_plain_tensorflow_is_taken_home_where_it_is_decided_to_be_faster(tmp_pat
 
 def rows_of(rates: dict[Any, float]) -> Case:
     """A recommender of which all sides send rows."""
+    where = on_own_hosts(2, 1e8)
+    servers = {"tasks": (*where["tasks"], *tasks_on({"ps:0": "n0", "ps:1": "n1"}))}
     own = {kind: make_experiment(kind, 2, spread=Spread(), **ROWS) for kind in rates}
     return case_of(
-        *(runs(own[kind], times(r / 100), **on_own_hosts(2, 1e8)) for kind, r in rates.items())
+        *(
+            runs(own[kind], times(rate / 100), **where | (servers if own[kind].num_ps else {}))
+            for kind, rate in rates.items()
+        )
     )
 
 
@@ -85,6 +90,13 @@ def test_a_hybrid_that_beats_both_sides_is_told_and_the_next_taken_home(
     save_all(tmp_path / "compare", [record for point in case.points for record in point.records])
     taken = choose(tmp_path, "best", None).record.experiment.strategy
     assert isinstance(taken, SynchronousServers)
+
+
+def test_the_use_of_links_is_of_named_settings_beside_a_hybrid() -> None:
+    sides: dict[Any, float] = {AllReduce: 1000.0, SynchronousServers: 2000.0}
+    alone, beside = (verdict(rows_of(each)).network for each in (sides, sides | {Hybrid: 3000.0}))
+    assert " with " not in alone
+    assert " with all-reduce and ps_sync, round_robin (" in beside
 
 
 @pytest.mark.parametrize(("optimizer", "told"), [(Adam(), 1), (Sgd(), 0)])

@@ -59,7 +59,7 @@ def test_both_tables_have_their_own_largest_number_of_workers() -> None:
 def test_the_report_lists_them_apart_and_names_transports(tmp_path: Path) -> None:
     factors = {RING: 1.5, NCCL: 9.0, SYNC: 1.0}
     page = reported(tmp_path, *(runs(own, times(factor)) for own, factor in factors.items()))
-    assert "synchronous settings at the most workers, on the same transport (1)" in page
+    assert "on the same transport, at the most workers that have any (1)" in page
     assert "Pairs with different transports or formats of gradients (2)" in page
     assert ">different transports (nccl, tcp)</td>" in page
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from analysis.__main__ import main
 from analysis.report.circumstances import above_one_lines
 from analysis.report.pages.case_pages import scaling_lines
+from analysis.report.pages.first_page import key_numbers
 from analysis.report.table import render_table, report_table, short_legend, text_table
 from analysis.report.verdict import verdict
 from ps_allreduce.point.models.trained import ImageModel
@@ -303,6 +304,13 @@ def test_the_table_shows_figures_and_statuses() -> None:
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
+
+
+def test_a_ratio_says_where_launches_beside_it_are_left_out() -> None:
+    case = case_of(compare_sweep())
+    more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
+    told = ["of common turns" in str([n.meaning for n in key_numbers(c)]) for c in (case, more)]
+    assert told == [False, True]
 
 
 def test_of_many_warnings_five_are_open_and_the_rest_is_folded(tmp_path: Path) -> None:
