@@ -18,7 +18,7 @@ from pathlib import Path
 
 from analysis.data.blocks import analysed
 from analysis.data.cases import Case, Point, cases_of
-from analysis.data.load import find_sweeps, read_sweep
+from analysis.data.load import SweepFiles, find_sweeps, read_sweep
 from analysis.data.metric import RATE
 from analysis.stats.comparisons import Comparison, compare_alone, comparisons, may_be_best
 from analysis.stats.decision import Outcome
@@ -48,6 +48,7 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
+        unread: files of the sweep that could not be read.
         alone: a single worker of the same sweep over this setting; None if not measured, or if
             workers share cores, of which it has as many as it uses.
     """
@@ -57,6 +58,7 @@ class MeasuredSetting:
     rate: Estimate
     launches: int
     record: RunRecord
+    unread: int = 0
     alone: Comparison | None = None
 
     @property
@@ -123,18 +125,19 @@ def choose(folder: Path, setting: str, model: str | None) -> MeasuredSetting:
     return next(iter(meant.values()))
 
 
-#: The folder of a sweep, and one of its cases without the points that have no valid launch.
-_Measured = tuple[Path, Case]
+#: A sweep, and one of its cases without the points that have no valid launch.
+_Measured = tuple[SweepFiles, Case]
 
 
 def _sides(sweep: Path, model: str | None) -> Iterator[_Measured]:
-    results = analysed(read_sweep(sweep))
+    files = read_sweep(sweep)
+    results = analysed(files)
     for case in cases_of(results) if not results.searched else ():
         points = [point for point in case.points if len(point.rates)]
         names = {point.experiment.workload.model.name for point in points}
         of_gate = any(point.experiment.workload.deterministic for point in points)
         if points and not of_gate and (model is None or model in names):
-            yield sweep, replace(case, points=tuple(points))
+            yield files, replace(case, points=tuple(points))
 
 
 def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
@@ -147,10 +150,10 @@ def _best(sides: Sequence[_Measured]) -> MeasuredSetting:
         )
     if len(models) > 1:
         raise UserError(f"several models were measured: state --model, {' or '.join(models)}.")
-    sweep, case = max(
+    files, case = max(
         synchronous, key=lambda side: max(p.attempts["started_at"].max() for p in side[1].points)
     )
-    return _measured(sweep, case, _fastest(case))
+    return _measured(files, case, _fastest(case))
 
 
 def _together(case: Case) -> list[Point]:
@@ -183,15 +186,16 @@ def _candidates(case: Case) -> Sequence[Point]:
     return [point for point in enough if point.room == most]
 
 
-def _measured(sweep: Path, case: Case, point: Point) -> MeasuredSetting:
+def _measured(files: SweepFiles, case: Case, point: Point) -> MeasuredSetting:
     singles = [p for p in case.points if p.setting.traits is Single and not case.shares_cores]
     several = singles and point.num_workers > 1
     return MeasuredSetting(
-        sweep=sweep,
+        sweep=files.folder,
         unit=str(point.asked["unit"]),
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
+        unread=len(files.damaged),
         alone=compare_alone(case, highest(singles), [point]) if several else None,
     )
 

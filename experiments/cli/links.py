@@ -152,11 +152,11 @@ class FirstLook:
         model = point.workload.model.name
         self.choices.decide(_judged_question(model), float, lambda: bits_per_s)
         if ways_out := _ways_out(point, look):
-            better = render_rate(look.better_bits_per_s + _carried(network))
-            self.console.print(
-                f"Links of {render_rate(bits_per_s)} ({_trained(point)}): {_seen(look)} "
-                f"Links of about {better} would tell more. {' '.join(ways_out)}"
-            )
+            told = [f"Links of {render_rate(bits_per_s)} ({_trained(point)}): {_seen(look)}"]
+            if look.helps_by_rate:
+                better = render_rate(look.better_bits_per_s + _carried(network))
+                told.append(f"Links of about {better} would tell more.")
+            self.console.print(" ".join([*told, *ways_out]))
 
     def _bits(self, point: Experiment, free: RunRecord | None = None) -> float:
         """Of rows of tables as many as were looked up in a run that only computed."""

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting, choose
+from analysis.wording import count_text
 from experiments.export.exported import Start, Training, environment_of, task_lines
 from experiments.export.render import STARTS, Rendered, render
 from experiments.surroundings import this_machine
@@ -211,6 +212,11 @@ def _told(measured: MeasuredSetting) -> list[str]:
         f"{measured.unit}/s in {measured.launches_text}.",
         *([measured.better_alone] if measured.better_alone else ()),
     ]
+    if measured.unread:
+        lines.append(
+            f"{count_text(measured.unread, 'file')} of {measured.sweep} could not be read, so "
+            "another setting may be faster: make report names them."
+        )
     if experiment.workload.emulated is not None:
         lines.append(
             "An accelerator was emulated in the measurement: the model really computes in this "

@@ -83,6 +83,11 @@ class Look:
         wanted_s = max(self.step_s * self.busy, self.free_s) / AIM
         return round_rate(self.bits / max(wanted_s - other_s, 1e-9))
 
+    @property
+    def helps_by_rate(self) -> bool:
+        """Another rate would tell more; where workers mostly wait, only a faster one could."""
+        return self.kept >= LEAST_KEPT or self.better_bits_per_s > self.bits_per_s
+
 
 def round_rate(bits_per_s: float) -> float:
     """The next of 1, 2, 3, 5, 7, 10 ... bit/s that is not faster, within what links may have."""

@@ -63,6 +63,12 @@ def test_the_best_is_synchronous_with_enough_launches_at_the_most_workers(result
     assert best.rate.mean == pytest.approx(300, rel=0.01)
 
 
+def test_files_that_cannot_be_read_are_counted(results: Path) -> None:
+    assert choose(results, "best", None).unread == 0
+    next((results / "compare").glob("runs/*/*.json")).write_text("{")
+    assert choose(results, "best", None).unread == 1
+
+
 def test_a_single_worker_that_is_faster_is_told(results: Path) -> None:
     assert choose(results, "best", None).better_alone == ""
     save_all(results / "compare", runs(make_experiment(Single), times(4.0)))

@@ -91,6 +91,16 @@ def test_where_messages_keep_processors_busy_idle_ones_come_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kept", "busy", "helps"), [(0.16, 0.72, False), (0.16, 0.1, True), (0.9, 0.2, True)]
+)
+def test_where_workers_mostly_wait_no_slower_links_tell_more(
+    kept: float, busy: float, helps: bool
+) -> None:
+    look = Look(bits_per_s=1e8, bits=0.9e8 * 0.006, step_s=0.006, free_s=kept * 0.006, busy=busy)
+    assert look.helps_by_rate is helps
+
+
+@pytest.mark.parametrize(
     ("batch", "free_s", "chosen"),
     [
         pytest.param(32, 0.012, 512, id="a small network computes for longer"),
