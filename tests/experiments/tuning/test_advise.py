@@ -113,6 +113,15 @@ def test_more_hosts_do_not_pay_beyond_a_hot_server() -> None:
         advise(known_tellers(served), 8, bits_per_s=1e15)
 
 
+def test_fewer_hosts_are_weighed_where_a_cluster_takes_a_list_of_what_hosts_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = list(sweep((SynchronousServers,), (1, 2, 4)))
+    hot = known_tellers([replace(each, placement=_on_one_server(each)) for each in served])
+    monkeypatch.setattr("analysis.predict.advice.symmetric", lambda *_: None)
+    assert advise(hot, 8).enough_hosts < 8
+
+
 def test_rows_of_tables_with_adam_are_told_to_train_otherwise(known: tuple[Teller, ...]) -> None:
     dense = advise(known, 8).best
     load = Workload(model=MODEL, data=OwnDataset(), optimizer=Adam())
