@@ -253,10 +253,15 @@ def _job_lines(case: Case) -> list[str]:
     listed = ", ".join(
         f"{with_interval(number, *estimate(each).ends)} (job {job})" for job, each in rates.items()
     )
+    apart = (
+        " Points of different jobs may differ because of the jobs alone: the table of throughput "
+        "names the jobs of each."
+        if point_table(case)["jobs"].nunique() > 1
+        else ""
+    )
     return [
-        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s. "
-        "Points of different jobs may differ because of the jobs alone: the table of throughput "
-        f"names the jobs of each.{without}"
+        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s."
+        f"{apart}{without}"
     ]
 
 
@@ -347,4 +352,4 @@ def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
     if pairs is None:
         return ""
     made = drift.between(pairs) - 1
-    return f" Of that, {made:.1%} lies between the launches that the verdict compares."
+    return f" Between the launches that the verdict compares, that makes {made:.1%}."

@@ -66,13 +66,13 @@ def _servers(record: RunRecord) -> pd.DataFrame:
 
 PARTS_NOTE = (
     "Means over steps, workers and n launches; the parts of a row add up to its mean step. Compute "
-    "alone is at most what the same work takes in strategy single (median), or what an emulated "
-    "accelerator was asked for; where neither is known, compute is not divided. Waiting for others "
-    "ends when the slowest worker's last gradient is ready. Exchange and update cannot be told "
-    "apart without traced steps; where nothing is sent, the update is known. Hidden communication "
-    "runs beside compute. It is at least the time that the busiest link needs, less all parts but "
-    "compute. It is known of synchronous workers only, and not where that time is longer than the "
-    "step. "
+    "alone is at most what the same work takes in strategy single (there the mean, elsewhere the "
+    "median), or what an emulated accelerator was asked for; where neither is known, compute is "
+    "not divided. Waiting for others ends when the slowest worker's last gradient is ready. "
+    "Exchange and update cannot be told apart without traced steps; where nothing is sent, the "
+    "update is known. Hidden communication runs beside compute. It is at least the time that the "
+    "busiest link needs, less all parts but compute, and in no launch less than 0. It is known of "
+    "synchronous workers only, and not where that time is longer than the step. "
     "Processor time is that of one task in a step of all workers, from samples."
 )
 

@@ -23,7 +23,7 @@ from analysis.stats.points import point_table
 from ps_allreduce.point.strategies import AllReduce, Single
 from ps_allreduce.point.workload import EmulatedCompute
 from tests.analysis.builders import case_of, reported, runs, table_of, times
-from tests.analysis.report.test_sentences import circumstances, emulated, losses
+from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
 from tests.fakes import make_experiment
 
 COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
@@ -125,6 +125,17 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     counted = report_table(case, "steps")["steps of launches"]
     assert counted.iloc[0] == "3 flat"
     assert told[12:-1] in counted.iloc[1]
+
+
+def test_jobs_are_named_where_points_are_of_different_ones() -> None:
+    """Where all points are of the same jobs, the table has no such column to point at."""
+    single = [of_job(job, first, 100.0) for job, first in (("7", 0), ("8", 1000))]
+    for jobs in (("7", "8"), ("8",)):
+        own = [runs(AWAY_RING, {n: 200.0}, job_id=job) for n, job in enumerate(jobs)]
+        found = case_of(*single, *own)
+        (told,) = [line for line in verdict(found).warnings if "was measured in 2 jobs" in line]
+        assert ("names the jobs" in told) is ("jobs" in report_table(found, "results"))
+        assert ("names the jobs" in told) is (jobs == ("8",))
 
 
 def test_drift_is_a_warning_on_the_first_page(tmp_path: Path) -> None:

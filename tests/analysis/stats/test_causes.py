@@ -26,7 +26,7 @@ from analysis.report.explanation import (
 from analysis.report.remedies import advice_text
 from analysis.report.table import text_table
 from analysis.report.verdict import verdict
-from analysis.report.where_time_goes import parts_table, pop_table
+from analysis.report.where_time_goes import PARTS_NOTE, parts_table, pop_table
 from analysis.stats.causes import difference, explanations
 from analysis.stats.explained_parts import MOST_STRETCH, Cause, explained_parts
 from analysis.stats.statistics import subtract
@@ -643,6 +643,17 @@ def test_a_link_that_needs_longer_than_the_step_tells_of_no_hidden_communication
     ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
     (row,) = parts_table(case_of(runs(ring, times(1.0), **on_hosts(ring)))).to_dict("records")
     assert row["hidden at least ms"] == "-", "its rate was not that of the run"
+
+
+def test_no_launch_hides_less_than_nothing() -> None:
+    """So the mean over launches may be more than that of the row's means."""
+    ring = make_experiment(AllReduce, launcher="slurm", spread=Spread())
+    table, records = table_of(runs(ring, times(1.0), **on_hosts(ring)))
+    hidden = (1e-3, -9e-3, -9e-3)
+    needed = table["mean_step_s"] - table["compute_s"] + list(hidden)
+    (case,) = make_cases(table.assign(network_s=needed), records)
+    assert parts_table(case)["hidden at least ms"].tolist() == ["0.33"]
+    assert "in no launch less than 0" in PARTS_NOTE
 
 
 def test_one_worker_sends_gradients_to_servers_alone() -> None:

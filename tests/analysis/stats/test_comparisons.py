@@ -356,7 +356,7 @@ def test_drift_takes_a_verdict_away_that_it_may_explain(
     warned = [line for line in found.warnings if told in line.casefold()]
     assert len(warned) == stands
     made = abs(change ** (-1 / 14))
-    near = (f"Of that, {made - 1:.1%} lies between the launches" in "".join(warned)) or (
+    near = (f"that the verdict compares, that makes {made - 1:.1%}." in "".join(warned)) or (
         f"as at the first, which may explain {made**2 - 1:.1%} between the" in found.headline
     )
     assert near is (order is TURNS)
