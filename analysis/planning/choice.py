@@ -84,6 +84,16 @@ class MeasuredSetting:
         return told + "whether more hosts pay for this model is not certain."
 
     @property
+    def unread_text(self) -> str:
+        """A sentence if files of the sweep could not be read; else empty."""
+        if not self.unread:
+            return ""
+        return (
+            f"{count_text(self.unread, 'file')} of {self.sweep} could not be read, so another "
+            "setting may be faster: make report names them."
+        )
+
+    @property
     def line(self) -> str:
         """As users choose it."""
         experiment = self.record.experiment

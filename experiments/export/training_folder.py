@@ -16,7 +16,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from analysis.planning.choice import MeasuredSetting, choose
-from analysis.wording import count_text
 from experiments.export.exported import Start, Training, environment_of, task_lines
 from experiments.export.render import STARTS, Rendered, render
 from experiments.surroundings import this_machine
@@ -210,13 +209,8 @@ def _told(measured: MeasuredSetting) -> list[str]:
     lines = [
         f"{experiment.title} ({experiment.experiment_id}): {measured.rate.mean:.1f} "
         f"{measured.unit}/s in {measured.launches_text}.",
-        *([measured.better_alone] if measured.better_alone else ()),
+        *filter(None, [measured.better_alone, measured.unread_text]),
     ]
-    if measured.unread:
-        lines.append(
-            f"{count_text(measured.unread, 'file')} of {measured.sweep} could not be read, so "
-            "another setting may be faster: make report names them."
-        )
     if experiment.workload.emulated is not None:
         lines.append(
             "An accelerator was emulated in the measurement: the model really computes in this "
