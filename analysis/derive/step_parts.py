@@ -112,8 +112,7 @@ class StepParts:
         By means over the steps that all have.  Its values come late, by a slow link for example;
         others wait for it, as they do for a worker that computes longer.
         """
-        rows = _common_rows(self) if self.meets else np.empty((0, 0), np.int64)
-        if not rows.size:
+        if not self.meets or not (rows := _common_rows(self)).size:
             return 0.0
         begins = (self.before + self.dispatch_s)[rows].mean(axis=1)
         ready = begins + (self.input_s + self.compute_s)[rows].mean(axis=1)

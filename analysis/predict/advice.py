@@ -233,12 +233,11 @@ def _examples(load: Workload, workers: int) -> int:
 def _by_flows(teller: Teller, own: Experiment, hosts: int) -> Iterator[ClusterRate]:
     """As many workers as the hosts hold with these servers, then half as many, down to one."""
     per_host = own.spread.workers_per_host if own.spread else 1
-    count, holds = hosts * per_host, False
-    while count:
-        point = with_hosts(replace(own, num_workers=count))
-        if holds := holds or num_hosts(point) <= hosts:
-            yield ClusterRate(teller.rate(point), count, own.num_ps, num_hosts(point))
-        count = count // 2 if holds else count - 1
+    points = (with_hosts(replace(own, num_workers=n)) for n in range(hosts * per_host, 0, -1))
+    most = next((point.num_workers for point in points if num_hosts(point) <= hosts), 0)
+    for halved in range(most.bit_length()):
+        point = with_hosts(replace(own, num_workers=most >> halved))
+        yield ClusterRate(teller.rate(point), point.num_workers, own.num_ps, num_hosts(point))
 
 
 def _enough(weighed: _Weighed) -> int:

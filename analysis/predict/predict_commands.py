@@ -171,12 +171,10 @@ def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:
     """
     sending = [each for each in launches if flows_of(each)]
     busy = sum((each.machine_busy or 0.0) >= BUSY_LIMIT for each in sending)
-    runs = f"{count_text(len(sending), 'launch')} that {_SEND[len(sending) == 1]} gradients"
+    send = "sends" if len(sending) == 1 else "send"
+    runs = f"{count_text(len(sending), 'launch')} that {send} gradients"
     loads = {"other programs": [each.foreign_load or 0.0 for each in sending]}
     yield from filter(None, [limited_text(busy, runs), taken_text(loads, runs)])
-
-
-_SEND = ("send", "sends")
 
 
 def _all(folder: Path) -> list[RunRecord]:
