@@ -164,7 +164,8 @@ def _few(names: Sequence[str]) -> str:
 def foretell(records: Sequence[RunRecord], targets: Sequence[Experiment]) -> Predicted:
     """What single points would do, in their order, from launches of the same settings.
 
-    Where nothing was launched under a point's disturbance, launches without one tell.
+    Where its number of servers was not launched, launches with a server for every worker tell; where
+    nothing was launched under its disturbance, launches without one.
 
     Raises:
         UserError: no setting that sends anything was measured, or nobody worked alone.
@@ -175,6 +176,9 @@ def foretell(records: Sequence[RunRecord], targets: Sequence[Experiment]) -> Pre
     left_out: list[str] = []
     for target in targets:
         setting = setting_of(target)
+        if setting not in known:
+            each_served = with_servers(target.strategy, target.num_workers)
+            setting = setting_of(replace(target, strategy=each_served))
         if is_unseen := setting not in known:
             setting = setting_of(undisturbed(target))
         if setting not in known:

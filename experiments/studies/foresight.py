@@ -1,15 +1,16 @@
 """Predictions before the runs: what 4 and 8 workers do, from launches of 1 and 2.
 
 Axes: ResNet50's variables (hundreds of small ones), VGG16's (one holds most bytes) and BERT-base's
-(one of a fifth); with and without computation; links of 40, 80 and 160 Mbit/s; a ring, and
-synchronous servers beside every worker with partitioned variables (balanced) or whole ones (round
-robin, unbalanced); 4 and 8 workers.
+(one of a fifth); with and without computation; links of 40, 80 and 160 Mbit/s; 4 and 8 workers;
+six synchronous settings: a ring with small packs and with one, servers beside every worker with
+partitioned variables (balanced) or whole ones (round robin and greedy, unbalanced), and partitioned
+variables on half as many servers.
 
 Method: each setting is launched with 2 workers on links of 100 Mbit/s, with and without
 computation, and on links of 25 Mbit/s without; each model also alone.  Predictions are written
 then, and never again, before the first predicted run; none of the three links was calibrated.
 Every model with each kind of computation and each number of workers is a question: it has one link,
-in turn, and all three settings, so that the advised one can be held against the best; asynchronous
+in turn, and all six settings, so that the advised one can be compared with the best; asynchronous
 servers are asked for beside some.  Accelerators are emulated, so that cores are mostly idle; all
 hosts share two of them here.  Points whose processors were more than 85 % busy are scored apart.
 Buckets are small, as models are.
@@ -19,8 +20,8 @@ traffic, an uplink between two racks that is slower than a host's link, a slow h
 KiB.  Each of them is launched with the first model, as a ring and with partitioned servers, on 4
 workers; the uplink on all hosts.  Without 4 workers there are none.
 
-Cost: 33 calibrating points and 50 predicted ones, 2 launches of each, about 45 minutes; of one
-model (--model ResNet50/64 --batch-per-worker 16 --emulate 0.0833,0.1667 --hosts 4 --workers 4), 12
+Cost: 51 calibrating points and 86 predicted ones, 2 launches of each, about 75 minutes; of one
+model (--model ResNet50/64 --batch-per-worker 16 --emulate 0.0833,0.1667 --hosts 4 --workers 4), 20
 minutes.
 
 It should show mean errors of steps of 5 % (8 % at four times the scale), 90th percentiles of 10 %
@@ -87,7 +88,7 @@ def _points(scope: Scope) -> Iterator[Experiment]:
             enumerate(model), enumerate(scope.scale.workers)
         ):
             rate = RATES[(number + turn + more) % len(RATES)]
-            yield from (_on_links(p, rate) for p in _settings(scope, workload, workers))
+            yield from (_on_links(p, rate) for p in _candidates(scope, workload, workers))
     first, *_ = _models(scope)
     for workload, workers in itertools.product(first, scope.scale.workers):
         yield _on_links(_asynchronous(scope, workload, workers), RATES[1])
@@ -136,9 +137,17 @@ def _models(scope: Scope) -> list[Sequence[Workload]]:
 
 
 def _settings(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
-    """Candidates for one question."""
+    """What is calibrated, and asked for."""
     yield from _sending(scope, workload, workers)
-    yield scope.served(workload, SynchronousServers, workers, workers, Policy.ROUND_ROBIN)
+    yield scope.reduced(workload, workers, bytes_per_pack=0)
+    for policy in (Policy.ROUND_ROBIN, Policy.GREEDY):
+        yield scope.served(workload, SynchronousServers, workers, workers, policy)
+
+
+def _candidates(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
+    """Those of one question; fewer servers learn from launches with one for every worker."""
+    yield from _settings(scope, workload, workers)
+    yield scope.served(workload, SynchronousServers, workers, workers // 2, Policy.PARTITIONED)
 
 
 def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:

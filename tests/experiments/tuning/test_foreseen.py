@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from analysis.data.rows import moment
 from analysis.predict import fitting
-from analysis.predict.calibration import setting_of, undisturbed
+from analysis.predict.calibration import setting_of, undisturbed, with_servers
 from analysis.predict.prediction_file import PredictionFile, read_predictions
 from experiments import surroundings
 from experiments.studies import foresight
@@ -88,20 +88,20 @@ def files() -> list[PredictionFile]:
 def test_predictions_come_first_and_stay_whatever_interrupts(
     following: FollowingLauncher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    following.ends = 70
+    following.ends = 110
     assert run("foresight") == 130
     (made,) = files()
-    assert len(made.predicted.points) == 50
+    assert len(made.predicted.points) == 86
     assert made.predicted.left_out == ()
     following.ends = -1
     assert run("foresight") == 0
     assert files() == [made]
     later = [r for r in records(RESULTS) if r.status is Status.OK]
-    assert len(later) == 100
+    assert len(later) == 172
     assert min(moment(r.started_at) for r in later) >= moment(made.made_at)
     found = json.loads(CHECK.read_text())
-    assert len(found["points"]) == 50
-    assert sum(each["apart"] == "" for each in found["points"]) == 40
+    assert len(found["points"]) == 86
+    assert sum(each["apart"] == "" for each in found["points"]) == 76
     # These launches know nothing of other links, and no formula of losses.
     assert len(found["apart"]) == 5
     slower = [own["mape"] > 0.5 for own in found["apart"].values()]
@@ -141,12 +141,13 @@ def points(of: str) -> list[Experiment]:
 
 def test_every_predicted_setting_is_calibrated_with_less() -> None:
     predicted, calibrated = points("points"), points("calibration")
-    assert sum(undisturbed(p) == p for p in predicted) == 40
-    assert {setting_of(undisturbed(p)) for p in predicted} == {
+    assert sum(undisturbed(p) == p for p in predicted) == 76
+    served = [replace(p, strategy=with_servers(p.strategy, p.num_workers)) for p in predicted]
+    assert {setting_of(undisturbed(p)) for p in served} == {
         setting_of(p) for p in calibrated if p.strategy.communicates()
     }
     assert max(p.num_workers for p in calibrated) == 2
-    assert Counter(p.num_workers for p in predicted) == {4: 28, 8: 22}
+    assert Counter(p.num_workers for p in predicted) == {4: 46, 8: 40}
     assert rates(predicted).isdisjoint(rates(calibrated))
     assert len(rates(predicted)) == 3
 
@@ -154,8 +155,8 @@ def test_every_predicted_setting_is_calibrated_with_less() -> None:
 @pytest.mark.parametrize(
     ("words", "calibrated", "predicted"),
     [
-        (("--model", "InceptionV3/64", "--emulate", "0.1,0.2", "--workers", "4"), 9, 14),
-        (("--workers", "3,6"), 33, 40),
+        (("--model", "InceptionV3/64", "--emulate", "0.1,0.2", "--workers", "4"), 13, 17),
+        (("--workers", "3,6"), 51, 76),
     ],
 )
 def test_what_is_stated_is_predicted_alone(
@@ -182,10 +183,10 @@ def test_every_question_has_all_its_candidates() -> None:
         if p.strategy.synchronous and undisturbed(p) == p
     )
     assert len(asked) == 12
-    assert set(asked.values()) == {3}
+    assert set(asked.values()) == {6}
     policies = {
         p.strategy.servers.placement
         for p in points("points")
         if isinstance(p.strategy, SynchronousServers)
     }
-    assert policies == {Policy.PARTITIONED, Policy.ROUND_ROBIN}
+    assert policies == {Policy.PARTITIONED, Policy.ROUND_ROBIN, Policy.GREEDY}
