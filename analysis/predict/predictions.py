@@ -164,8 +164,8 @@ def _few(names: Sequence[str]) -> str:
 def foretell(records: Sequence[RunRecord], targets: Sequence[Experiment]) -> Predicted:
     """What single points would do, in their order, from launches of the same settings.
 
-    Where its number of servers was not launched, launches with a server for every worker tell; where
-    nothing was launched under its disturbance, launches without one.
+    Where its number of servers was not launched, launches with a server for every worker tell;
+    where nothing was launched under its disturbance, launches without one.
 
     Raises:
         UserError: no setting that sends anything was measured, or nobody worked alone.
