@@ -113,7 +113,8 @@ def _sentences(shown: Sliders) -> list[str]:
         "These are predictions from this sweep, each with its 90 % interval; make predict and make "
         "check-predictions hold such ones against launches.",
         f"One worker on each host, servers beside workers; measured with up to {shown.calibrated}. "
-        f"{NAME} holds what was learned: make advise RESULTS={NAME} answers from it elsewhere.",
+        f"{NAME} holds what was learned: make advise RESULTS={NAME} HOSTS=16 answers from "
+        "it elsewhere.",
     ]
     if any(each.form.shares_cores for each in shown.settings):
         told.append(
