@@ -74,7 +74,8 @@ class SweepDefinition:
     """What `sweep.json` says; nothing of a sweep that has no such file.
 
     Attributes:
-        planned: the runs, in their order.
+        planned: the runs, in their order; behind them those that it does not name and that were
+            begun, where their records cannot be read.
         may_stop_early: the sweep was to end once its main comparison is known well enough.
         exchanges: how gradients travel, as far as `auto` chose it.
         link_rates: of emulated links, bits per second by model, as far as a first look chose them.
@@ -166,8 +167,12 @@ def read_sweep(folder: Path) -> SweepFiles:
     records: dict[str, RunRecord] = {}
     damaged: list[Damage] = []
     definition = _definition(folder, damaged)
+    planned = dict.fromkeys(definition.planned)
+    asked = {key.partition("/")[0] for key in planned}
     for path in iter_record_paths(folder):
         place, record = path.relative_to(folder).as_posix(), read_run(path)
+        if isinstance(record, RecordFormatError) and path.parent.name in asked:
+            planned[f"{path.parent.name}/{path.stem.partition('-')[0]}"] = None
         if isinstance(record, RunRecord) and is_strange(record, definition.name):
             record = _strange(record, definition.name)
         if isinstance(record, RecordFormatError):
@@ -185,7 +190,7 @@ def read_sweep(folder: Path) -> SweepFiles:
         table=make_table(rows.values(), rows),
         records=records,
         damaged=tuple(damaged),
-        definition=definition,
+        definition=replace(definition, planned=tuple(planned)),
     )
 
 

@@ -250,6 +250,17 @@ def test_planned_runs_that_cannot_be_read_are_not_called_unmade(tmp_path: Path) 
     assert "1 planned run is not made yet, or not readable, with this machine" in told
 
 
+def test_launches_behind_the_plan_that_cannot_be_read_are_missed(tmp_path: Path) -> None:
+    """A sweep that goes on while there is time plans fewer launches than it makes."""
+    own = make_experiment(Single)
+    write(tmp_path, runs(own, times(1.0, 5)))
+    for turn in (3, 4):
+        (tmp_path / "runs" / own.experiment_id / f"{turn}-1.json").write_text("{")
+    output = " ".join(invoke("report", str(tmp_path), exit_code=1).split())
+    assert " 3/5 " in output
+    assert "2 planned runs are not made yet, or not readable, with this machine" in output
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "told"),
     [
