@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 
 import pandas as pd
 
@@ -25,6 +27,9 @@ _MOST_DIGITS = 6
 
 #: So many links are named.
 _MOST_LINKS = 4
+
+#: So many points are named of which some runs are told.
+_MOST_POINTS = 3
 
 _PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 
@@ -167,18 +172,35 @@ def limited_text(limited: int, runs: str) -> str:
     return f"{told}have been the limit." if limited else ""
 
 
-def taken_text(loads: Mapping[str, Sequence[float]], runs: str) -> str:
+def points_text(points: Sequence[str], chosen: Iterable[bool]) -> str:
+    """`: 2 of all-reduce, 4 workers; 1 of single, 1 worker`, of some runs; empty if it is all.
+
+    Args:
+        points: of each run its point.
+    """
+    some = [*compress(points, chosen)]
+    if len(some) == len(points):
+        return ""
+    counts = Counter(some).most_common()
+    told = [f"{count} of {point}" for point, count in counts[:_MOST_POINTS]]
+    if others := [count for _, count in counts[_MOST_POINTS:]]:
+        told.append(f"{sum(others)} of {count_text(len(others), 'other point')}")
+    return f": {'; '.join(told)}"
+
+
+def taken_text(loads: Mapping[str, Sequence[float]], runs: str, points: Sequence[str] = ()) -> str:
     """In how many of `8 runs` others took much of the processors; empty if nobody did.
 
     Args:
         loads: what each of them took of a host in each run.
         runs: all of them, counted.
+        points: of each run its point, where the text names those.
     """
-    much = {name: [load for load in own if load > FOREIGN_LIMIT] for name, own in loads.items()}
+    much = {name: [load > FOREIGN_LIMIT for load in own] for name, own in loads.items()}
     told = " and to ".join(
-        f"{name} in {len(own)} of {runs} (up to {max(own):.0%})"
+        f"{name} in {sum(own)} of {runs} (up to {max(loads[name]):.0%}{points_text(points, own)})"
         for name, own in much.items()
-        if own
+        if any(own)
     )
     return (
         f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}." if told else ""

@@ -6,7 +6,7 @@ attempts that did not end well.  Whether a difference was shown is said in `verd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -25,6 +25,7 @@ from analysis.wording import (
     count_text,
     limited_text,
     number,
+    points_text,
     ratio_text,
     taken_text,
     with_interval,
@@ -84,9 +85,8 @@ def circumstances(case: Case) -> list[str]:
 
 def doubts_of_numbers(case: Case) -> list[str]:
     """The doubts about numbers of the table, which stand beside it on the screen, too."""
-    records = [record for point in case.points for record in point.records]
     of_hosts = [*_mixed_lines(case), *_other_base_lines(case), *_job_lines(case)]
-    of_hosts += busy_lines(records)
+    of_hosts += busy_lines(case)
     return [*of_hosts, *loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
@@ -116,22 +116,23 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def busy_lines(records: Sequence[RunRecord]) -> list[str]:
-    """How many runs others disturbed; the load average counts where it was not measured."""
-    lines = []
+def busy_lines(case: Case) -> list[str]:
+    """Which runs others disturbed; the load average counts where it was not measured."""
+    lines, records = [], [record for point in case.points for record in point.records]
+    points = [point_name(point) for point in case.points for _ in point.records]
     loads = {
         "other programs": [record.foreign_load or 0.0 for record in records],
         "the hypervisor": [record.stolen_load or 0.0 for record in records],
     }
-    if told := taken_text(loads, count_text(len(records), "run")):
+    if told := taken_text(loads, count_text(len(records), "run"), points):
         lines.append(f"{told} Measure again in another RESULTS folder when nothing else runs.")
-    busy = sum(record.began_busy for record in records)
-    if busy:
+    busy = [record.began_busy for record in records]
+    if any(busy):
         lines.append(
-            f"{busy} of {len(records)} runs began with a load average above {BUSY_LOAD:g} per "
-            "processor, and what others used while they were measured is not known. Other programs "
-            "may have slowed them down; a part of that load may also be left of the run just "
-            "before."
+            f"{sum(busy)} of {len(records)} runs began with a load average above {BUSY_LOAD:g} per "
+            f"processor{points_text(points, busy)}. What others used while they were measured is "
+            "not known. Other programs may have slowed them down; a part of that load may also be "
+            "left of the run just before."
         )
     return lines
 
@@ -151,32 +152,25 @@ def _processor_lines(launches: pd.DataFrame) -> list[str]:
 
 
 def loss_lines(case: Case) -> list[str]:
-    """How many runs lost packets, and how many stalled, each with where it was worst."""
+    """Which runs lost packets, and which stalled."""
     lost, stalled = lost_shares(case.launches), stalled_shares(case.launches)
+    points = [point_name(point) for point in case.points for _ in point.launches.index]
     runs, lines = count_text(len(lost), "run"), []
     if lost.any():
         lines.append(
             f"{(lost > 0.0).sum()} of {runs} lost more than {LOST_LIMIT:.2%} of their "
-            f"hosts' TCP segments ({_worst_text(case, lost_shares, '.2%')}). {_WAITS}"
+            f"hosts' TCP segments (up to {lost.max():.2%}{points_text(points, lost > 0.0)}). "
+            f"{_WAITS}"
         )
     if stalled.any():
         both = ((lost > 0.0) & (stalled > 0.0)).sum()
         also = "all" if both == (stalled > 0.0).sum() else both or "none"
         lines.append(
             f"{(stalled > 0.0).sum()} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
-            f"time ({_worst_text(case, stalled_shares, '.0%')}); known to have lost more than "
-            f"{LOST_LIMIT:.2%} of their segments: {also} of these."
+            f"time (up to {stalled.max():.0%}{points_text(points, stalled > 0.0)}); "
+            f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {also} of these."
         )
     return lines
-
-
-def _worst_text(case: Case, cost: Callable[[pd.DataFrame], pd.Series], spelled: str) -> str:
-    """`up to 0.73%, at ps_sync, 4 workers`."""
-    most = {
-        point: float(cost(point.launches).max()) for point in case.points if len(point.launches)
-    }
-    worst = max(most, key=lambda point: most[point])
-    return f"up to {most[worst]:{spelled}}, at {point_name(worst)}"
 
 
 def share_lines(case: Case) -> list[str]:

@@ -84,11 +84,11 @@ def stock_sentence(row: Comparison) -> str:
     suite, stock = row.sides
     training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
     is_decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    first = row.better_first() if is_decided else row
+    first = as_told(row)
     apart = transports_label(*(point.transport for point in first.points))
     against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}: "
     if not is_decided:
-        told = against + _nothing_faster(row)
+        told = against + _nothing_faster(first)
         if row.outcome is not Outcome.NO_VERDICT:
             return told
         return f"{told} Measured: {factor_text(row.decision)}, {suite.name} over {stock.name}."
@@ -269,7 +269,7 @@ def passed_over_line(case: Case, *chosen: Sequence[Point]) -> str:
         return ""
     names = "; ".join(f"{point.setting.label} ({len(point.rates)})" for point in few)
     named = names if len(few) <= MOST_NAMED else f"{len(few)} settings (the table has them)"
-    return f"Passed over, since fewer launches ended well: {named}."
+    return f"Passed over, having fewer launches: {named}."
 
 
 def _left_text(best: Point, left: Sequence[Point]) -> str:
@@ -384,7 +384,7 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     if any(network and network.uplink_bits_per_s is not None for network in networks):
         repair = "as asked between racks"
     elif (shares > 1).any():
-        repair = "measure again, as the bytes that are counted need more"
+        repair = "measure again, as the counted bytes would take longer than a step"
     return [
         f"{links_text(links)} carried only {rate_text(median(rates))}{used}, less than other "
         f"links of the same hosts: {repair}."

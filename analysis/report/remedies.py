@@ -104,7 +104,7 @@ def _link_advice(told: Explanation) -> str:
     carried = f"{' to '.join(ends)} before the runs, the fastest one {rate_text(fast)}"
     named = f"The link{several} {links_text([*slow])} carried {carried}"
     if (told.slower.known("network_s") > told.slower.known("mean_step_s")).any():
-        return f"{named}: measure again, as the bytes that are counted need more."
+        return f"{named}: measure again, as the counted bytes would take longer than a step."
     if not several:
         return f"{named}: repair it, or leave out one of its hosts."
     common = set.intersection(*({*link} for link in slow))

@@ -71,11 +71,12 @@ class Verdict:
 
     Attributes:
         headline: where plain TensorFlow is decided to be faster, that; then the main comparison; of
-            one side alone, which setting leads; or why there is no comparison; what sparse
-            gradients cost; and what is not done as the user's own model asks for.
-        otherwise: that there is no verdict at more workers; settings that were passed over; the
-            same sides at equal workers and at equal cost, where that is another comparison; of one
-            side alone, the fastest asynchronous setting.
+            one side alone, which setting leads; or why there is no comparison; settings that were
+            passed over; what sparse gradients cost; and what is not done as the user's own model
+            asks for.
+        otherwise: that there is no verdict at more workers; the same sides at equal workers and at
+            equal cost, where that is another comparison; of one side alone, the fastest
+            asynchronous setting.
         stock: the suite against plain TensorFlow, where both train alike and the headline does
             not begin with it.
         reason: where the difference of the main comparison comes from, and what to change; empty
@@ -145,9 +146,11 @@ def _opening(case: Case, main: Comparison | None, *, is_alone: bool) -> tuple[st
     row = headline_row(case)
     network = network_sentence(row, is_alone=is_alone) if row else ""
     if main:
-        return " ".join(_of_sides(case, main)), network
+        over = passed_over_line(case, *(side.points for side in main.sides))
+        return " ".join(filter(None, [*_of_sides(case, main), over])), network
     if contending := next(contenders(case), None):
-        return fastest_sentence(case, contending), network
+        said = [fastest_sentence(case, contending), passed_over_line(case, contending)]
+        return " ".join(said).rstrip(), network
     apart = farthest_apart(case)
     said = [finding_sentence(apart), network_sentence(apart)] if apart else []
     opening = [_ladder_text(comparisons(case), ladder) for ladder in ladders(case)]
@@ -236,15 +239,12 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     Of one side alone the fastest asynchronous setting, where the headline is not about it.
     """
     if main is None:
-        first, *others = [*contenders(case)] or [()]
-        yield passed_over_line(case, first)
-        for contending in others:
+        for contending in [*contenders(case)][1:]:
             said = fastest_sentence(case, contending)
             yield f"Asynchronous settings are another training, so they stand apart. {said}"
         return
     yield from basis_lines(main)
     yield from _doubts(main)
-    yield passed_over_line(case, *(side.points for side in main.sides))
     for row in comparisons(case).of(Kind.WORKERS, Kind.COST):
         yield f"{basis_text(row)}: {meeting_sentence(row)}"
 

@@ -240,12 +240,16 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
 
 def trend_lines(points: Sequence[Point]) -> list[str]:
     """Settings that did not keep one speed in most of their launches; empty if there are none."""
-    told = [f"{point.setting.label} ({steadiness_text(_with_trend(point))})" for point in points]
+    told = [
+        f"{len(_with_trend(point))} of {count_text(len(point.launches), 'launch')} of "
+        f"{point.setting.label} ({steadiness_text(_with_trend(point))})"
+        for point in points
+    ]
     trends = [len(_with_trend(point)) > len(point.launches) / 2 for point in points]
     named = " and ".join(compress(told, trends))
     if not named:
         return []
-    return [f"Most launches of {named} did not keep one speed: in longer runs, rates may differ."]
+    return [f"{named} did not keep one speed: in longer runs, rates may differ."]
 
 
 def _with_trend(point: Point) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import pytest
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
-from analysis.report.circumstances import above_one_lines, loss_lines, unfinished_text
+from analysis.report.circumstances import above_one_lines, busy_lines, loss_lines, unfinished_text
 from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
@@ -20,11 +20,12 @@ from analysis.report.table import report_table, text_table
 from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
-from ps_allreduce.point.strategies import AllReduce, Single
+from analysis.wording import points_text
+from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute
 from tests.analysis.builders import case_of, reported, runs, table_of, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
-from tests.fakes import make_experiment
+from tests.fakes import make_experiment, make_host
 
 COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
 
@@ -86,6 +87,26 @@ def test_emulated_workers_that_differ_are_told() -> None:
     assert told["compute"] == f"emulated: forward 0.01 s, backward 0.02 s, {differing}"
 
 
+def test_disturbed_runs_are_told_with_their_points() -> None:
+    loaded = (make_host("n0", foreign_load=0.31, load_average=8.5),)
+    begun = (make_host("n0", load_average=8.5),)
+    case = case_of(
+        runs(make_experiment(Single), times(1.0)),
+        runs(make_experiment(AllReduce, 2), times(2.0), hosts=loaded),
+        runs(make_experiment(SynchronousServers, 2), times(2.0), hosts=begun),
+    )
+    taken, busy = busy_lines(case)
+    assert "in 3 of 9 runs (up to 31%: 3 of all-reduce, 2 workers)" in taken
+    assert " per processor: 3 of ps_sync, round_robin, 2 workers. " in busy
+
+
+def test_of_many_disturbed_points_those_with_most_runs_are_named() -> None:
+    points = [*"aaabbccde"]
+    assert points_text(points, [True] * len(points)) == ""
+    told = points_text([*points, "a"], [*[True] * len(points), False])
+    assert told == ": 3 of a; 2 of b; 2 of c; 2 of 2 other points"
+
+
 def test_doubts_about_numbers_end_the_screen() -> None:
     """What was lost on the way, and what cannot be."""
     lossy = losses()["stalls with a known loss"]
@@ -119,7 +140,7 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     (case,) = make_cases(table.assign(steadiness=steadiness), records)
     lines = [line for line in verdict(case).doubts if "did not keep one speed" in line]
     assert lines == [
-        f"Most launches of {each} did not keep one speed: in longer runs, rates may differ."
+        f"2 of 3 launches of {each} did not keep one speed: in longer runs, rates may differ."
         for each in filter(None, [told])
     ]
     counted = report_table(case, "steps")["steps of launches"]

@@ -498,8 +498,8 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
         (
             (4, 4, 8, 8),
             1.1,
-            "links n0 to n1 and n1 to n2 carried 4 bit/s {}: measure again, as the bytes that are "
-            "counted need more.",
+            "links n0 to n1 and n1 to n2 carried 4 bit/s {}: measure again, as the counted bytes "
+            "would take longer than a step.",
         ),
     ],
 )
