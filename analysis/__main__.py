@@ -31,9 +31,11 @@ from analysis.data.prices import Prices, stated_prices
 from analysis.data.sending import SUFFIX, unpack
 from analysis.figures.save import save_figures
 from analysis.predict.predict_commands import (
+    FOLDER,
     check_command,
     literature_command,
     predict_command,
+    results_folder,
 )
 from analysis.report.pages.ahead_page import ahead_page
 from analysis.report.pages.page_parts import CaseReport
@@ -61,15 +63,6 @@ _NO_RESULT = (
 )
 
 
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise UserError("a folder of results is missing: RESULTS=, or both A= and B=.")
-    return Path(text)
-
-
-_FOLDER = click.argument("folder", type=_folder)
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Tables, figures and reports from the records of sweeps.
@@ -80,7 +73,7 @@ def cli() -> None:
 
 
 @cli.command()
-@_FOLDER
+@FOLDER
 @click.option("--host-price", type=float, help="Price of a host for an hour, in any currency.")
 @click.option(
     "--ps-host-price",
@@ -98,15 +91,15 @@ def report(folder: Path, host_price: float | None, ps_host_price: float | None) 
 
 
 @cli.command()
-@_FOLDER
+@FOLDER
 def summary(folder: Path) -> None:
     """Write summary.csv into every sweep in FOLDER."""
     sys.exit(_for_each_sweep(folder, summarise_sweep))
 
 
 @cli.command("compare-results")
-@click.argument("a", type=_folder)
-@click.argument("b", type=_folder)
+@click.argument("a", type=results_folder)
+@click.argument("b", type=results_folder)
 def compare_results(a: Path, b: Path) -> None:
     """Compare the sweeps in two folders: two clusters, or two versions."""
     first, second = (analysed(read_sweep(_only_sweep(folder))) for folder in (a, b))

@@ -22,6 +22,7 @@ import pandas as pd
 
 from analysis.data.columns import make_table
 from analysis.data.rows import Row, row_of
+from analysis.wording import count_text
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.record.choices import EXCHANGES, ExchangeChoice, chosen_batches, chosen_rates
 from ps_allreduce.record.files import (
@@ -105,6 +106,13 @@ class SweepFiles:
     damaged: tuple[Damage, ...]
     definition: SweepDefinition
 
+    @property
+    def unread(self) -> str:
+        """A sentence if files could not be read; else empty."""
+        files = count_text(len(self.damaged), "file")
+        told = f"{files} of {self.folder} could not be read, which may change what is said here: "
+        return f"{told}make report names them." if self.damaged else ""
+
 
 def load(folder: str | Path) -> pd.DataFrame:
     """All attempts of every sweep below a folder, a row each: the table of `summary.csv`.
@@ -129,7 +137,7 @@ def find_sweeps(folder: Path) -> list[Path]:
         UserError: there is no such folder, or none with records, or one cannot be read.
     """
     if not os.path.isdir(folder):  # a name that is too long is none either
-        raise UserError(f"{folder}: no such folder of results.")
+        raise UserError(f"{folder}: no such folder of results; name the RESULTS of a sweep.")
     found = sorted(path.parent for path in _folders(folder) if path.name == "runs")
     if not found:
         raise UserError(f"{folder} holds no sweep: no folder named runs below it.")

@@ -48,7 +48,7 @@ class MeasuredSetting:
         rate: examples per second, with its interval over launches.
         launches: how many count.
         record: of the last launch that counts.
-        unread: files of the sweep that could not be read.
+        unread: that files of the sweep could not be read; empty if all could.
         alone: a single worker of the same sweep over this setting; None if not measured, or if
             workers share cores, of which it has as many as it uses.
     """
@@ -58,7 +58,7 @@ class MeasuredSetting:
     rate: Estimate
     launches: int
     record: RunRecord
-    unread: int = 0
+    unread: str = ""
     alone: Comparison | None = None
 
     @property
@@ -82,16 +82,6 @@ class MeasuredSetting:
         if self.alone.outcome is Outcome.EQUAL:
             return told + f"{Outcome.EQUAL}, so for this model so many do not pay."
         return told + "whether more hosts pay for this model is not certain."
-
-    @property
-    def unread_text(self) -> str:
-        """A sentence if files of the sweep could not be read; else empty."""
-        if not self.unread:
-            return ""
-        return (
-            f"{count_text(self.unread, 'file')} of {self.sweep} could not be read, so another "
-            "setting may be faster: make report names them."
-        )
 
     @property
     def line(self) -> str:
@@ -205,7 +195,7 @@ def _measured(files: SweepFiles, case: Case, point: Point) -> MeasuredSetting:
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],
-        unread=len(files.damaged),
+        unread=files.unread,
         alone=compare_alone(case, highest(singles), [point]) if several else None,
     )
 

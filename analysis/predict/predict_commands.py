@@ -33,6 +33,7 @@ from analysis.wording import (
     count_text,
     limited_text,
     number,
+    ratio,
     taken_text,
     with_interval,
 )
@@ -47,6 +48,20 @@ CHECK = "prediction_check.json"
 _WIDTH = 150
 
 
+def results_folder(text: str) -> Path:
+    """Where results are.
+
+    Raises:
+        UserError: the text is empty, which would be the present folder.
+    """
+    if not text.strip():
+        raise UserError("a folder of results is missing: RESULTS=, or both A= and B=.")
+    return Path(text)
+
+
+FOLDER = click.argument("folder", type=results_folder)
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
@@ -55,7 +70,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 @click.command("predict")
-@click.argument("folder", type=Path)
+@FOLDER
 @click.option("--workers", type=_numbers, metavar="<n,n,...>", help="Numbers of workers; needed.")
 @click.option(
     "--bandwidth",
@@ -91,31 +106,36 @@ def predict_command(
     if workers is None:
         raise UserError('say how many workers: --workers 8, or make predict ARGS="--workers 8,16".')
     question = Question(workers=workers, bits_per_s=bandwidth, num_ps=num_ps)
-    every = _all(folder)
+    every, unread = _all(folder)
     newest = _newest(every)
     few = usable(newest, calibrate_up_to)
     known = [each for each in few if not _is_asked(each, question)]
     predicted = predict(known, question)
+    if not predicted.points:
+        raise UserError(f"no setting can be as it is asked for. {predicted.left_out[0]}")
     used = learned_from(known)
     made = prediction_file(question, used, predicted)
     path = save_predictions(made, folder, into)
     show_predictions(made)
     if left := _left_out_text(every, newest, few, known, used):
         echo(f"Launches that were not learned from: {left}.")
-    for doubt in doubts_about(used):
+    for doubt in (*doubts_about(used), *unread):
         echo(doubt)
     echo(f"Predictions: {path}")
 
 
 @click.command("check-predictions")
-@click.argument("folder", type=Path)
+@FOLDER
 def check_command(folder: Path) -> None:
     """Compare the predictions in FOLDER with launches that were made after them."""
     files = read_predictions(folder)
-    found = check_predictions(files, _all(folder))
+    every, unread = _all(folder)
+    found = check_predictions(files, every)
     path = folder / CHECK
     write_json(path, found)
     show_check(found)
+    for doubt in unread:
+        echo(doubt)
     echo(f"Figures: {path}")
 
 
@@ -136,13 +156,16 @@ def _is_asked(record: RunRecord, question: Question) -> bool:
     )
 
 
-def newest_launches(folder: Path) -> Sequence[RunRecord]:
+def newest_launches(folder: Path) -> tuple[Sequence[RunRecord], Sequence[str]]:
     """Launches of the machine, software and program with which the last one was made.
+
+    Beside them a sentence for each sweep of which files could not be read.
 
     Raises:
         UserError: no sweep below the folder measured anything.
     """
-    return _newest(_all(folder))
+    every, unread = _all(folder)
+    return _newest(every), unread
 
 
 def _newest(launches: Sequence[RunRecord]) -> Sequence[RunRecord]:
@@ -177,18 +200,15 @@ def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:
     yield from filter(None, [limited_text(busy, runs), taken_text(loads, runs)])
 
 
-def _all(folder: Path) -> list[RunRecord]:
-    """Launches of sweeps that measured, and neither chose nor compared weights."""
+def _all(folder: Path) -> tuple[list[RunRecord], list[str]]:
+    """Launches of sweeps that measured, and neither chose nor compared weights; what is unread."""
     sweeps = [analysed(read_sweep(path)) for path in find_sweeps(folder)]
-    launches = [
-        record
-        for sweep in sweeps
-        if not sweep.is_no_result
-        for record in sweep.files.records.values()
-    ]
+    files = [sweep.files for sweep in sweeps if not sweep.is_no_result]
+    launches = [record for each in files for record in each.records.values()]
     if not launches:
         raise UserError(f"{folder} holds no sweep that measured rates.")
-    return sorted(launches, key=lambda each: (each.started_at, each.run_id))
+    ordered = sorted(launches, key=lambda each: (each.started_at, each.run_id))
+    return ordered, [each.unread for each in files if each.unread]
 
 
 def show_predictions(made: PredictionFile) -> None:
@@ -205,9 +225,8 @@ def show_predictions(made: PredictionFile) -> None:
 
 
 def _cells(each: Prediction) -> list[str]:
-    share = NONE if each.efficiency is None else f"{each.efficiency:.2f}"
     rate = with_interval(number, each.rate, each.low, each.high) if each.rate else "bound only"
-    return [each.experiment.title, rate, number(each.bound), share, each.limit]
+    return [each.experiment.title, rate, number(each.bound), ratio(each.efficiency), each.limit]
 
 
 def _notes(points: Sequence[Prediction]) -> dict[str, str]:

@@ -74,7 +74,8 @@ class Question:
 
     def __post_init__(self) -> None:
         if not self.workers or min(self.workers) < 1:
-            raise UserError("workers to predict for are numbers from 1, got none or less.")
+            told = ", ".join(map(str, self.workers)) or "none"
+            raise UserError(f"workers to predict for are numbers from 1 on, got {told}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

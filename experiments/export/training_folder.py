@@ -209,7 +209,7 @@ def _told(measured: MeasuredSetting) -> list[str]:
     lines = [
         f"{experiment.title} ({experiment.experiment_id}): {measured.rate.mean:.1f} "
         f"{measured.unit}/s in {measured.launches_text}.",
-        *filter(None, [measured.better_alone, measured.unread_text]),
+        *filter(None, [measured.better_alone, measured.unread]),
     ]
     if experiment.workload.emulated is not None:
         lines.append(

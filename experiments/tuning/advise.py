@@ -5,7 +5,8 @@ Which one that is, and by how much, is decided in `analysis.predict.advice`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from analysis.data.prices import Prices, stated_prices
@@ -16,11 +17,13 @@ from analysis.predict.predict_commands import doubts_about, newest_launches
 from analysis.predict.predictions import Prediction
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import Sooner, learned_cases, reached_sooner
-from analysis.wording import count_text, factor_text, number, outcome_text, with_interval
+from analysis.stats.statistics import estimate
+from analysis.wording import count_text, factor_text, number, outcome_text, ratio, with_interval
 from experiments.studies.learning import LAUNCHES
 from experiments.sweep.sweep import OVERHEAD_S
 from experiments.tuning.outcome import options_of
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.layout import num_hosts
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import OnRows
@@ -59,12 +62,13 @@ def told_advice(
     """
     prices = stated_prices(*stated)
     if where.is_dir():
-        launches = _of_model(usable(newest_launches(where)), model)
+        newest, unread = newest_launches(where)
+        launches = _of_model(usable(newest), model)
         advice = advise(known_tellers(launches), hosts, bits_per_s, prices)
         name = advice.best.experiment.workload.model.name
         learned = list(reached_sooner(learned_cases(where), name, hosts))
-        said = [*_lines(advice, hosts, prices, learned), *doubts_about(launches)]
-        return [*said, *_to_measure(advice)]
+        said = _lines(advice, hosts, prices, learned, _measured(launches))
+        return [*said, *doubts_about(launches), *unread, *_to_measure(advice)]
     made = _kept(where)
     _check_model(model, [each.largest.workload.model.name for each in made.settings])
     told = _lines(advise(made.settings, hosts, bits_per_s, prices), hosts, prices)
@@ -93,22 +97,39 @@ def _of_model(launches: Sequence[RunRecord], model: str | None) -> list[RunRecor
 def _check_model(model: str | None, names: Sequence[str]) -> str:
     """The one that is stated, or the only one."""
     different = [*dict.fromkeys(names)]
+    if not different:
+        raise UserError("no launch that measures a rate ended well: nothing can be advised.")
     if model is None and len(different) == 1:
         return different[0]
     if model is None or model not in different:
-        raise UserError(f"state with --model which one of {', '.join(different)} is trained.")
+        problem = "several models were" if model is None else f"model {model} was not"
+        raise UserError(f"{problem} measured: state with --model one of {', '.join(different)}.")
     return model
 
 
+def _measured(launches: Sequence[RunRecord]) -> dict[Experiment, str]:
+    """The rates of points that were launched, as text."""
+    rates: dict[Experiment, list[float]] = {}
+    for each in launches:
+        if each.metrics is not None:
+            rates.setdefault(each.experiment, []).append(each.metrics.examples_per_sec)
+    return {own: with_interval(number, *estimate(each).ends) for own, each in rates.items()}
+
+
 def _lines(
-    advice: Recommendation, hosts: int, prices: Prices | None, learned: Sequence[Sooner] = ()
+    advice: Recommendation,
+    hosts: int,
+    prices: Prices | None,
+    learned: Sequence[Sooner] = (),
+    measured: Mapping[Experiment, str] | None = None,
 ) -> Iterator[str]:
-    best = advice.best
-    yield f"Best on {count_text(hosts, 'host')}: {_told(best, prices)}."
-    yield from (f"  {_behind(best, each, prices)}" for each in advice.ranked[1 : 1 + _SHOWN])
+    best, told = advice.best, partial(_told, prices, measured or {})
+    yield f"Best on {count_text(hosts, 'host')}: {told(best)}."
+    for each in advice.ranked[1 : 1 + _SHOWN]:
+        yield f"  {_behind(best, each)}: {told(each)}{_overlap(best, each)}."
     yield from unlike_trainings(advice.ranked[: 1 + _SHOWN])
     if advice.fastest.expected * ENOUGH > best.expected:
-        yield f"Fewer hosts are faster: {_told(advice.fastest, prices)}."
+        yield f"Fewer hosts are faster: {told(advice.fastest)}."
     elif advice.enough_hosts <= _PAYS * hosts:
         enough = count_text(advice.enough_hosts, "host")
         yield f"{enough} would have {ENOUGH:.0%} of its rate: more do not pay."
@@ -118,10 +139,10 @@ def _lines(
         if saved != "0%":
             yield f"An example costs least on {fewest}: {saved} less."
     if advice.helps:
-        told = [f"{name} {share:+.0%}" for name, share in advice.helps.items()]
-        yield f"Would help: {', '.join(told)}."
+        helps = [f"{name} {share:+.0%}" for name, share in advice.helps.items()]
+        yield f"Would help: {', '.join(helps)}."
     for other in advice.asynchronous[:_SHOWN]:
-        yield f"Asynchronous, so of another kind: {_told(other, prices)}."
+        yield f"Asynchronous, so of another kind: {told(other)}."
     yield from map(_advised, learned)
     if advice.asynchronous and not learned:
         yield f"None of these is advised without its time to a loss: {_effort(best)}."
@@ -181,22 +202,23 @@ def _to_measure(advice: Recommendation) -> Iterator[str]:
     yield f"  .venv/bin/python -m experiments run-one {options_of(advice.best.experiment)}"
 
 
-def _behind(best: Prediction, other: Prediction, prices: Prices | None) -> str:
+def _behind(best: Prediction, other: Prediction) -> str:
     behind = f"{1.0 - other.expected / best.expected:.0%}"
-    clear = "" if _is_apart(best, other) else "; their intervals overlap"
-    return f"{'As fast' if behind == '0%' else f'{behind} behind'}: {_told(other, prices)}{clear}."
+    return "As fast" if behind == "0%" else f"{behind} behind"
 
 
-def _told(made: Prediction, prices: Prices | None) -> str:
+def _told(prices: Prices | None, measured: Mapping[Experiment, str], made: Prediction) -> str:
     own = made.experiment
     unit = own.workload.unit
     if made.rate is None:
         rate = f"at most {number(made.bound)} {unit}/s (too far from what was measured to say more)"
     else:
         rate = f"{with_interval(number, made.rate, made.low, made.high)} {unit}/s"
+    if own in measured:
+        rate += f" (measured: {measured[own]})"
     parts = [f"{own.title}: {rate}"]
     if made.efficiency is not None:
-        parts.append(f"efficiency {made.efficiency:.2f}")
+        parts.append(f"efficiency {ratio(made.efficiency)}")
     if prices is not None:
         parts.append(f"{number(1000 * _cost(made, prices))} per thousand {unit}")
     return ", ".join([*parts, f"limited by {made.limit}"])
@@ -207,5 +229,6 @@ def _cost(made: Prediction, prices: Prices) -> float:
     return prices.per_hour(made.experiment) / _HOUR_S / made.expected
 
 
-def _is_apart(best: Prediction, other: Prediction) -> bool:
-    return best.low is not None and other.high is not None and best.low > other.high
+def _overlap(best: Prediction, other: Prediction) -> str:
+    is_apart = best.low is not None and other.high is not None and best.low > other.high
+    return "" if is_apart else "; their intervals overlap"

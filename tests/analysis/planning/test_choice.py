@@ -64,9 +64,9 @@ def test_the_best_is_synchronous_with_enough_launches_at_the_most_workers(result
 
 
 def test_files_that_cannot_be_read_are_counted(results: Path) -> None:
-    assert choose(results, "best", None).unread_text == ""
+    assert choose(results, "best", None).unread == ""
     next((results / "compare").glob("runs/*/*.json")).write_text("{")
-    assert choose(results, "best", None).unread_text.startswith("1 file of ")
+    assert choose(results, "best", None).unread.startswith("1 file of ")
 
 
 def test_a_single_worker_that_is_faster_is_told(results: Path) -> None:

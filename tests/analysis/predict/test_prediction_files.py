@@ -22,6 +22,7 @@ from analysis.predict.prediction_file import (
     save_predictions,
 )
 from analysis.predict.predictions import Question, predict
+from experiments.__main__ import main as experiments
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.strategies import AllReduce, StockServers, SynchronousServers
 from ps_allreduce.record.records import RunRecord
@@ -129,6 +130,8 @@ def test_the_commands_predict_before_and_check_after(
     assert "up to 4 workers" in shown
     assert main(words) == 2
     assert "never overwritten" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), "--workers", "8", "--bandwidth", "1bit"]) == 2
+    assert "the rate of an emulated link is" in capsys.readouterr().err
     assert main(["check-predictions", str(tmp_path)]) == 2
     assert "make these runs" in capsys.readouterr().err
     save_all(tmp_path / "later", later([launch(point(AllReduce, 8))]))
@@ -165,6 +168,25 @@ def test_launches_that_were_not_learned_from_are_counted_and_doubts_told(
     ) in shown
     assert "In 1 of 4 launches that send gradients, processors were 90% busy or more" in shown
     assert "went to other programs in 1 of 4 launches that send gradients (up to 12%)" in shown
+
+
+def test_files_that_cannot_be_read_are_told_by_all_that_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path / "small", sweep((AllReduce,), (1, 2, 4)))
+    save_all(tmp_path / "later", later([launch(point(AllReduce, 8))]))
+    two_workers = tmp_path / "small" / "runs" / point(AllReduce, 2).experiment_id
+    next(two_workers.glob("*.json")).write_text("{")
+    told = f"1 file of {tmp_path / 'small'} could not be read"
+    folder = str(tmp_path)
+    assert main(["predict", folder, "--workers", "8"]) == 0
+    *_, doubt, path = capsys.readouterr().out.splitlines()
+    assert doubt.startswith(told)
+    assert path.startswith("Predictions: ")
+    assert main(["check-predictions", folder]) == 0
+    assert told in capsys.readouterr().out
+    assert experiments(["advise", folder, "--hosts", "4"]) == 0
+    assert told in capsys.readouterr().out
 
 
 def test_the_commit_is_what_git_left(tmp_path: Path) -> None:

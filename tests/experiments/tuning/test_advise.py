@@ -24,7 +24,7 @@ from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, SynchronousServers
 from ps_allreduce.point.strategies.stated import Embeddings
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.records import RunRecord
+from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.record.variables import PlacementUsed
 from tests.analysis.builders import save_all
 from tests.analysis.learners import MODEL, trained
@@ -133,6 +133,16 @@ def test_rows_of_tables_with_adam_are_told_to_train_otherwise(known: tuple[Telle
     assert not list(unlike_trainings([sparse, sparse]))
 
 
+def test_launches_that_all_failed_advise_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = sweep((AllReduce,), (1, 2))
+    failed: dict[str, Any] = {"status": Status.FAILED, "reason": "gone", "metrics": None}
+    save_all(tmp_path, [replace(each, **failed) for each in made])
+    assert main(["advise", str(tmp_path), "--hosts", "4"]) == 2
+    assert "no launch that measures a rate ended well" in capsys.readouterr().err
+
+
 def test_processors_that_were_the_limit_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,6 +162,7 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "Asynchronous, so of another kind" in shown
     assert "in 95 launches" in shown
     assert "per thousand images" not in shown
+    assert "measured: " not in shown
     assert "Not all of them train alike" not in shown
     assert "run-one --strategy" in shown
     assert "--num-workers 8" in shown
@@ -165,9 +176,11 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert main(["advise", str(tmp_path), "--hosts", "8", "--model", "mine.py:build"]) == 2
     refused = capsys.readouterr().err
     assert "make advise HOSTS=16" in refused
-    assert f"which one of {launches[0].experiment.workload.model.name} is" in refused
+    assert "model mine.py:build was not measured: state with --model one of " in refused
     assert main(["advise", str(tmp_path), "--hosts", "200"]) == 0
     assert "too far from what was measured" in capsys.readouterr().out
+    assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
+    assert " images/s (measured: " in capsys.readouterr().out
     assert main(["advise", str(tmp_path / "nowhere"), "--hosts", "8"]) == 2
 
 
