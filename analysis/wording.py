@@ -64,8 +64,10 @@ def number(value: float | None) -> str:
 
 
 def ratio(value: float | None, digits: int = 2) -> str:
-    """`1.80`, or a dash."""
-    return NONE if pd.isna(value) else f"{value:.{digits}f}"
+    """`1.80`, or a dash; two digits of what is less than the last place."""
+    if value is None or pd.isna(value):
+        return NONE
+    return f"{value:.2g}" if 0 < abs(value) < 10**-digits else f"{value:.{digits}f}"
 
 
 def with_interval(

@@ -81,9 +81,9 @@ class Verdict:
             not begin with it.
         reason: where the difference of the main comparison comes from, and what to change; empty
             where no difference is shown.
-        network: what it has to do with networks, and where two sides do not meet which settings
-            are farthest apart; empty where nothing was compared.  That a single worker is as fast
-            as both sides counts more.
+        network: that a single worker is as fast as both sides; what it has to do with networks;
+            and where two sides do not meet which settings are farthest apart.  Empty where nothing
+            was compared.
         doubts: about numbers of the table, which stand on the screen, too.
         warnings: what hosts and compute the figures are of, and all doubts about them.
         details: further sentences, in order.
@@ -126,9 +126,8 @@ def verdict(case: Case) -> Verdict:
     doubts = (*doubts_of_numbers(case), *drift, *trend)
     warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(filter(None, _otherwise_lines(case, main)))
-    if main and (alone := _alone_sentence(table, main)):
-        details.insert(0, network)
-        network = alone
+    if main:
+        network = " ".join(filter(None, [_alone_sentence(table, main), network]))
     return Verdict(
         headline=headline,
         otherwise=otherwise,

@@ -17,6 +17,7 @@ from analysis.wording import bytes_text, p_text, rate_text, ratio_text
         ((1.0, 1.0, 1.0), "1.00 [1.00, 1.00]"),
         ((1.00000001, 0.99999999, 1.00000003), "1.00 [1.00, 1.00]"),
         ((1.003, None, None), "1.00"),
+        ((0.00454, 0.00409, 0.00504), "0.0045 [0.0041, 0.005]"),
     ],
 )
 def test_an_interval_shows_on_which_side_of_1_its_ends_lie(
