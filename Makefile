@@ -87,6 +87,9 @@ VARIABLES = PROFILE LAUNCHER RESULTS MODEL NUM_PS HOSTS A B SETTING INTO NAME N 
 UNKNOWN := $(filter-out $(VARIABLES) SHELL,$(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name))))
 $(if $(UNKNOWN),$(error $(UNKNOWN): no variable of this Makefile; "make" lists them. Options of a command go into ARGS="--workers 4"))
 
+# The override below hides where a value comes from.
+GIVEN := $(foreach name,MODEL NUM_PS HOSTS,$(and $(filter command,$(origin $(name))),$(value $(name)),$(name)))
+
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -102,6 +105,14 @@ endif
 
 # The studies: one line of the catalogue each.
 SWEEPS := $(shell sed -n 's/^    "\([a-z0-9-]*\)": .*/\1/p' experiments/studies/catalogue.py)
+
+# One that its goal does not take would be ignored as well.
+MODEL_GOALS = $(SWEEPS) study placement gate tune advise export doctor
+NUM_PS_GOALS = $(SWEEPS) study placement gate
+HOSTS_GOALS = advise hosts
+IDLE := $(strip $(foreach name,$(GIVEN),$(if $(filter $($(name)_GOALS),$(MAKECMDGOALS)),,$(name))))
+$(if $(IDLE),$(error $(IDLE): make $(MAKECMDGOALS) does not take it. Options of a command go into ARGS="--hosts 4"))
+
 # "set -f" keeps a * in ARGS from becoming file names.
 RUN = @set -f; exec "$$SUITE_PYTHON" -m
 CHOICE = $${MODEL:+--model "$$MODEL"} $${NUM_PS:+--num-ps "$$NUM_PS"}

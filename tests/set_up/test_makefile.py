@@ -93,6 +93,15 @@ def test_an_unknown_variable_is_refused(word: str) -> None:
     assert f"{word.partition('=')[0]}: no variable of this Makefile" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("goal", "word"), [("compare", "HOSTS=4"), ("report", "MODEL=VGG16"), ("tune", "NUM_PS=2")]
+)
+def test_a_variable_that_a_target_does_not_take_is_refused(goal: str, word: str) -> None:
+    done = run_make(goal, word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{word.partition('=')[0]}: make {goal} does not take it." in done.stderr
+
+
 @pytest.mark.parametrize("sweep", STUDIES)
 def test_sweep_gets_profile_launcher_and_results(recording_make: RecordingMake, sweep: str) -> None:
     given = ["--profile", "standard", "--launcher", "auto", "--results", "results"]
