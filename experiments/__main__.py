@@ -48,7 +48,7 @@ from experiments.sweep.sweep import STANDARD
 from experiments.tuning import candidates
 from launchers.cli.options import LAUNCHER_OR_AUTO, BriefCommands
 from launchers.cli.run import run_command_line
-from launchers.cli.types import PATH, WHOLE, OneOf, named
+from launchers.cli.types import NUMBER, PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.network import parse_rate
@@ -162,7 +162,7 @@ def convert(layout: Layout, source: Path, out: Path) -> None:
 
 
 @cli.command("advise")
-@click.argument("folder", type=Path)
+@click.argument("folder", type=PATH, metavar="FOLDER")
 @click.option("--hosts", type=WHOLE, help="Number of hosts to advise for; needed.")
 @click.option(
     "--bandwidth",
@@ -201,7 +201,7 @@ def advise(
 
 @cli.command(TUNE)
 @click.option(
-    "--minutes", type=float, default=10.0, show_default=True, help="Time of all launches together."
+    "--minutes", type=NUMBER, default=10.0, show_default=True, help="Time of all launches."
 )
 @click.option(
     "--workers", type=WHOLE, help="Workers of all-reduce.  [default: as many as hosts hold]"

@@ -15,7 +15,7 @@ from experiments.cli.experiment_options import SPREAD, WORKLOAD
 from experiments.cli.requests import SpreadRequest
 from experiments.models.workload_request import WorkloadRequest
 from launchers.cli.options import LAUNCHER, BriefCommand
-from launchers.cli.types import PATH, WHOLE
+from launchers.cli.types import NUMBER, PATH, WHOLE
 from launchers.settings import LauncherSettings
 from launchers.sites.kinds import SITES
 
@@ -50,10 +50,10 @@ def emulation_check(launcher: LauncherSettings, repetitions: int) -> None:
 
 
 @click.command("planted-causes", cls=BriefCommand)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the planted causes.")
+@click.option("--seed", type=WHOLE, default=1, show_default=True, help="Seed of the causes.")
 @click.option("--launches", type=WHOLE, default=60, show_default=True, help="Launches with causes.")
 @click.option(
-    "--budget-s", type=float, default=3600.0, show_default=True, help="No turn begins after it."
+    "--budget-s", type=NUMBER, default=3600.0, show_default=True, help="No turn begins after it."
 )
 @click.option(
     "--results", type=PATH, default=Path("results"), show_default=True, help="Folder of records."

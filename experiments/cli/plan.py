@@ -215,8 +215,9 @@ def check_budget(request: StudyRequest, sweep: Sweep, missing: Sequence[PlannedR
         points = len({run.experiment for run in fewest})
         raise UserError(
             f"--budget-s {budget_s:g} is too short: {points} points, each launched "
-            f"{sweep.profile.repetitions} times, take about {likely_s:.0f} s. State as much, fewer "
-            "points (--workers, --num-ps), or --repetitions 1, which allows no verdict."
+            f"{sweep.profile.repetitions} times, take {likely_s:.0f} s if each launch takes "
+            f"{likely_s / len(fewest):.0f} s. State as much, fewer points (--workers, --num-ps), "
+            "or --repetitions 1, which allows no verdict."
         )
 
 

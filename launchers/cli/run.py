@@ -1,7 +1,8 @@
 """How a command line of the suite ends: errors become sentences and statuses in one place.
 
 Decides the exit status: 0 all is well, or what the command returns; 1 something failed, 2 the
-user's mistake, 130 interrupted.  What was typed is repeated without the middle of very long words.
+user's mistake, 130 interrupted.  Decides also that a setting is named as it is typed, and that
+very long words are repeated without their middle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from contextlib import suppress
 
 import click
 
-from ps_allreduce.errors import SHORTAGES, SuiteError, UserError, in_a_sentence
+from ps_allreduce.errors import (
+    SHORTAGES,
+    RecordFormatError,
+    SuiteError,
+    UserError,
+    in_a_sentence,
+)
 from ps_allreduce.process import end_as_interrupted
 from ps_allreduce.terminal import echo
 
@@ -26,6 +33,11 @@ NO_ASSERTIONS = (
 
 #: Characters of a word that is shown whole: few paths are longer.
 LONGEST_WORD = 400
+
+#: The name of a setting where a sentence says which values it may have, and what it goes with.
+SETTING = re.compile(
+    r"(?<![\w./'-])(?:[a-z_]+(?= must )|[a-z]+_[a-z_]+(?= (?:up to|belongs|adds|needs|\d)))"
+)
 
 
 def run_command_line(
@@ -61,7 +73,7 @@ def _status_of(cli: click.Group, words: Sequence[str] | None, name: str, interru
         _say(told.getvalue().rstrip("\n"))
         return 2
     except SuiteError as error:
-        _say(f"Error: {error}")
+        _say(f"Error: {_typed(error, cli, words)}")
         return 2 if isinstance(error, UserError) else 1
     except OSError as error:
         if error.errno not in SHORTAGES:
@@ -69,6 +81,15 @@ def _status_of(cli: click.Group, words: Sequence[str] | None, name: str, interru
         _say(f"Error: {in_a_sentence(error)}")
         return 1
     return status if isinstance(status, int) else 0
+
+
+def _typed(error: SuiteError, cli: click.Group, words: Sequence[str] | None) -> str:
+    """Settings by the options of the command, which whoever checks a setting does not know."""
+    if isinstance(error, RecordFormatError):  # of a file, in which nobody typed them
+        return str(error)
+    command = cli.commands.get(next(iter(sys.argv[1:] if words is None else words), ""))
+    options = {each.name: each.opts[0] for each in command.params} if command else {}
+    return SETTING.sub(lambda name: options.get(name[0], name[0]), str(error))
 
 
 def _say(text: str) -> None:

@@ -115,7 +115,7 @@ def parse_decimal(text: str) -> float:
     Raises:
         UserError: the text is none.
     """
-    if not re.fullmatch(f"-?{DECIMAL}(?:[eE]-?[0-9]{{1,3}})?", text):
+    if not re.fullmatch(f"-?{DECIMAL}(?:[eE]-?[0-9]{{1,2}})?", text):
         raise UserError(f"{text!r} is no number; write for instance 0.02.")
     return float(text)
 
@@ -223,6 +223,8 @@ def parse_words(text: str) -> tuple[str, ...]:
 
 
 WHOLE = Parsed("n", parse_whole)
+
+NUMBER = Parsed("number", parse_decimal)
 
 #: Bytes.
 SIZE = Parsed("bytes, kB, MB or GB", parse_size)

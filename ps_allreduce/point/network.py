@@ -148,9 +148,7 @@ class EmulatedNetwork:
                 yield f"{each}: background traffic goes from one host to another, or on every link."
             if not {each.source, each.target} <= {None, *range(self.num_hosts)}:
                 yield f"{each}: the hosts are 0 to {self.num_hosts - 1}."
-            if not MIN_RATE <= each.bits_per_s <= MAX_RATE:
-                wanted = f"{render_rate(MIN_RATE)} to {render_rate(MAX_RATE)}"
-                yield f"the rate of background traffic is {wanted}, got {each.bits_per_s:g} bit/s."
+            yield from _problems_of_rate("background traffic", each.bits_per_s)
         for host in range(self.num_hosts):
             rate, carried = self.link_bits_per_s(host), max(self.traffic_at(host))
             if rate is not None and carried >= rate:
@@ -184,10 +182,9 @@ class EmulatedNetwork:
             "slow host's link": self.slow_bits_per_s,
             "uplink": self.uplink_bits_per_s,
         }
-        wanted = f"{render_rate(MIN_RATE)} to {render_rate(MAX_RATE)}"
         for name, rate in rates.items():
-            if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
-                yield f"the rate of an emulated {name} is {wanted}, got {rate:g} bit/s."
+            if rate is not None:
+                yield from _problems_of_rate(f"an emulated {name}", rate)
 
     def rack_of(self, host: int) -> int:
         """The rack of a host; of an odd number, the larger half is in rack 0."""
@@ -248,6 +245,12 @@ class EmulatedNetwork:
         )
 
 
+def _problems_of_rate(whose: str, rate: float) -> Iterator[str]:
+    if not MIN_RATE <= rate <= MAX_RATE:
+        wanted = f"{render_rate(MIN_RATE)} to {render_rate(MAX_RATE)}"
+        yield f"the rate of {whose} is {wanted}, got {render_rate(rate)}."
+
+
 def parse_rate(text: str) -> float:
     """Bits per second of `1gbit`; prefixes count in thousands, as those of `tc` do.
 
@@ -292,6 +295,8 @@ def parse_delay(text: str) -> float:
 
 def render_rate(bits_per_s: float) -> str:
     """A rate as `parse_rate` reads it, in the largest unit of which there is at least one."""
+    if math.isinf(bits_per_s):
+        return UNLIMITED
     fitting = [(unit, size) for unit, size in RATE_UNITS.items() if bits_per_s >= size]
     unit, size = fitting[0] if fitting else ("bit", 1.0)
     return f"{format(bits_per_s / size, '.12f').rstrip('0').rstrip('.')}{unit}"

@@ -5,7 +5,7 @@ Building them is the business of `workloads`; nothing here needs TensorFlow.
 
 from __future__ import annotations
 
-from ps_allreduce.point.models.recommenders import RecommenderModel, tables_of
+from ps_allreduce.point.models.recommenders import RECOMMENDERS, RecommenderModel, tables_of
 from ps_allreduce.point.models.shapes import PUBLISHED
 from ps_allreduce.point.models.trained import (
     ARCHITECTURES,
@@ -46,5 +46,5 @@ def shipped_model(name: str) -> Shipped | Weights:
         return PublishedModel(name=name)
     tensors = tensor_set(name)
     if tensors is None:
-        raise unknown_model(name)
+        raise unknown_model(name, [*ARCHITECTURES, *TEXT_MODELS, *RECOMMENDERS, *PUBLISHED])
     return tensors

@@ -8,8 +8,9 @@ a test holds it against Keras itself.  `workloads` builds the models.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
@@ -37,12 +38,17 @@ class Unit(StrEnum):
         return "examples" if self is Unit.TOKENS else self.value
 
 
-def unknown_model(name: str) -> UserError:
-    """What is said of a name that no model has."""
-    return UserError(
-        f"unknown model {name!r}: choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50, "
-        "Tensors-16-25MB or your own mine.py:build; python -m experiments models lists all."
+def unknown_model(name: str, names: Iterable[str] = ()) -> UserError:
+    """What is said of a name that no model has, with the nearest of some names."""
+    spelled = {each.casefold(): each for each in names}
+    near = get_close_matches(name.casefold(), spelled, n=1)
+    choice = (
+        f"did you mean {spelled[near[0]]}? Your own is mine.py:build"
+        if near
+        else f"choose for instance {SMALL_CNN}, {SMALL_GPT}, ResNet50, Tensors-16-25MB or your own "
+        "mine.py:build"
     )
+    return UserError(f"unknown model {name!r}: {choice}; python -m experiments models lists all.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

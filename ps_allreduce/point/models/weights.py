@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.shapes import KNOWN, PUBLISHED, known_variables
 from ps_allreduce.point.models.trained import Unit, unknown_model
 from ps_allreduce.point.placement import VariableSpec
@@ -123,8 +123,8 @@ class ScaledModel(Uncomputed):
                 f"model {self.name}: the variables of {self.base or 'no name'} are not known "
                 f"beforehand; choose one of {', '.join(KNOWN)}."
             )
-        at_least(1, divisor=self.divisor)
-        at_most(1e6, divisor=self.divisor)
+        if not 1 <= self.divisor <= 10**6:
+            raise UserError(f"model {self.name}: write 1 to 1000000 after the slash.")
 
     @property
     def name(self) -> str:

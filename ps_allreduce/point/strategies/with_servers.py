@@ -103,8 +103,8 @@ class AsynchronousServers(ParameterServers):
         at_least(1, staleness=self.staleness)
         if self.staleness < self.steps_per_dispatch:
             raise UserError(
-                f"staleness {self.staleness} leaves no room for steps_per_dispatch "
-                f"{self.steps_per_dispatch}: no worker could ever begin. Use a staleness of "
+                f"a staleness of {self.staleness} leaves no room for {self.steps_per_dispatch} "
+                f"steps per dispatch: no worker could ever begin. Use a staleness of "
                 f"{self.steps_per_dispatch} or more, and of {2 * self.steps_per_dispatch - 1} for "
                 "workers to overlap."
             )
