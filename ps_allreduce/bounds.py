@@ -38,7 +38,7 @@ class RowPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What one host sends another one in a step.
+    """What one host sends another one in a step, or itself: from task to task.
 
     Attributes:
         num_bytes: payload.
@@ -52,6 +52,11 @@ class Flow:
     worker: int | None = None
     rows: RowPhase | None = None
 
+    @property
+    def crosses(self) -> bool:
+        """It takes a link; all else costs only processors."""
+        return self.source != self.target
+
 
 def demands(
     experiment: Experiment,
@@ -60,9 +65,7 @@ def demands(
     gradient_bytes: int,
     rows: RowsAsked | None = None,
 ) -> tuple[Flow, ...]:
-    """What hosts send each other in one step of every worker.
-
-    Nothing crosses a link between tasks of one host.
+    """What hosts send each other in one step of every worker, and servers and workers of one host.
 
     Args:
         host_of: the host of every task, by the task's name, for instance `worker:0`.
@@ -98,10 +101,9 @@ def _rows_to_servers(
         server = host_of[str(TaskId(TaskType.PS, index))]
         pushed = asked * (rows.row_bytes + NUMBER_BYTES)
         for worker, host in _senders(experiment, host_of):
-            if host != server:
-                pulled, flow = asked * rows.row_bytes, partial(Flow, worker=worker)
-                yield flow(source=host, target=server, num_bytes=pushed, rows=RowPhase.SENT)
-                yield flow(source=server, target=host, num_bytes=pulled, rows=RowPhase.FETCHED)
+            pulled, flow = asked * rows.row_bytes, partial(Flow, worker=worker)
+            yield flow(source=host, target=server, num_bytes=pushed, rows=RowPhase.SENT)
+            yield flow(source=server, target=host, num_bytes=pulled, rows=RowPhase.FETCHED)
 
 
 def _to_servers(
@@ -111,10 +113,9 @@ def _to_servers(
     for index, pulled in enumerate(bytes_per_server):
         server = host_of[str(TaskId(TaskType.PS, index))]
         for worker, host in _senders(experiment, host_of):
-            if host != server:
-                pushed = pulled * push_share(experiment)
-                yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
-                yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
+            pushed = pulled * push_share(experiment)
+            yield Flow(source=host, target=server, num_bytes=pushed, worker=worker)
+            yield Flow(source=server, target=host, num_bytes=pulled, worker=worker)
 
 
 def _around(
@@ -166,7 +167,7 @@ def push_share(experiment: Experiment) -> float:
 def link_bytes(flows: Iterable[Flow]) -> dict[str, tuple[float, float]]:
     """Bytes that every host sends and receives over its link, of those that do."""
     both: dict[str, tuple[float, float]] = {}
-    for flow in flows:
+    for flow in (each for each in flows if each.crosses):
         sent, received = both.get(flow.source, (0.0, 0.0))
         both[flow.source] = sent + flow.num_bytes, received
         sent, received = both.get(flow.target, (0.0, 0.0))
@@ -195,7 +196,7 @@ def rows_s(flows: Iterable[Flow], rates: Rates) -> float:
     """
     of_rows: dict[int | None, list[Flow]] = {}
     for flow in flows:
-        if flow.rows is not None:
+        if flow.rows is not None and flow.crosses:
             of_rows.setdefault(flow.worker, []).append(flow)
     if not of_rows:
         return 0.0

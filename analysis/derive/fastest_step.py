@@ -171,7 +171,15 @@ def _fastest_links(record: RunRecord) -> dict[str, float]:
 def flows_of(
     record: RunRecord, loads: Sequence[int] | None = None, *, even_rows: bool = False
 ) -> tuple[Flow, ...]:
-    """What crosses links in a step of all workers; empty where that is unknown.
+    """What crosses links in a step of all workers; arguments are those of `all_flows_of`."""
+    flows = all_flows_of(record, loads, even_rows=even_rows)
+    return tuple(flow for flow in flows if flow.crosses)
+
+
+def all_flows_of(
+    record: RunRecord, loads: Sequence[int] | None = None, *, even_rows: bool = False
+) -> tuple[Flow, ...]:
+    """What tasks send each other in a step of all workers; empty where that is unknown.
 
     TensorFlow as it ships sends of sparse gradients what it likes.
 

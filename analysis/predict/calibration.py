@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from analysis.derive.fastest_step import flows_of, host_rates, step_time_s
+from analysis.derive.fastest_step import all_flows_of, flows_of, host_rates, step_time_s
 from analysis.predict.fitting import SIDE, USUAL, Seen
 from analysis.predict.loads import Cluster, load_of
 from analysis.predict.models import DealtLoad, worker_rates
@@ -346,8 +346,8 @@ def _family(records: Sequence[RunRecord], clusters: Sequence[Cluster]) -> Family
 
 
 def _cpu_s_per_byte(record: RunRecord, cluster: Cluster) -> float | None:
-    """Processor seconds beyond those of the computation, over the bytes that crossed links."""
-    sent = sum(flow.num_bytes for flow in flows_of(record))
+    """Processor seconds beyond those of the computation, over the bytes that tasks sent."""
+    sent = sum(flow.num_bytes for flow in all_flows_of(record))
     step = step_time_s(record)
     if not cluster.shares_cores or not sent or not step or record.machine_busy is None:
         return None
@@ -362,7 +362,7 @@ def _seen(records: Sequence[RunRecord], clusters: Sequence[Cluster], cost: float
     for record in records:
         points.setdefault(record.experiment, []).append(record)
     for experiment, launches in points.items():
-        flows, rates = flows_of(launches[0]), host_rates(launches[0])
+        flows, rates = all_flows_of(launches[0]), host_rates(launches[0])
         if set(link_bytes(flows)) <= set(rates):
             host_of = {task.task: task.host for task in launches[0].tasks}
             share, cluster = message_share(launches[0]), same_batch(clusters, experiment)

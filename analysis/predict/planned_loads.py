@@ -124,7 +124,7 @@ def _behind_uplink(
         replace(flow, source=_rack(network, flow.source), target=_rack(network, flow.target))
         for flow in flows
     ]
-    between = [flow for flow in racks if flow.source != flow.target]
+    between = [flow for flow in racks if flow.crosses]
     rates = dict.fromkeys({flow.source for flow in between}, (rate, rate))
     if isinstance(load, DealtLoad):
         shared = links_s(between, rates, load.num_workers)

@@ -85,7 +85,10 @@ class Symmetric:
         )
 
     def _carried(self, workers: int, most: float, least: float) -> tuple[float, float, float]:
-        """Bytes of the busiest link's busier direction and of both, and of all links together."""
+        """Bytes of the busiest link's busier direction, of a host's tasks, and of all that is sent.
+
+        What a server beside a worker exchanges with it takes no link, but processors at both ends.
+        """
         size, pushed = self.size, self.pushed
         if not self.has_servers:
             each = ring_share(workers) * size * pushed
@@ -99,8 +102,8 @@ class Symmetric:
         ]
         return (
             max(map(max, ways)),
-            max(map(sum, ways)),
-            (workers - 1) * size * (1 + pushed),
+            (1 + pushed) * (size + workers * max(most, least)),
+            workers * size * (1 + pushed),
         )
 
 

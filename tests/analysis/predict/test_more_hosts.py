@@ -55,6 +55,19 @@ def test_sums_are_those_of_all_that_hosts_send_each_other(
         assert quick == pytest.approx(slow)
 
 
+def test_processors_handle_what_stays_on_a_host_as_well() -> None:
+    own = point(SynchronousServers, 2, num_ps=2)
+    sent = SentBytes.of(launch(own))
+    found = []
+    for workers in (2, 8):
+        target = asked(own, Question(workers=(workers,)), workers)
+        load = planned_load(target, sent, CLUSTER, 1e-9)
+        assert isinstance(load, TogetherLoad)
+        found.append(load.messages_s)
+    # Each worker sends as much, to more servers, whichever of them is beside it.
+    assert found[1] == pytest.approx(4 * found[0])
+
+
 @pytest.mark.parametrize(
     "disturbance",
     [

@@ -18,8 +18,8 @@ const closedForm = (data) => {
     ]);
     return [
       Math.max(...ways.flat()),
-      Math.max(...ways.map(([out, into]) => out + into)),
-      (workers - 1) * size * (1 + pushed),
+      (1 + pushed) * (size + workers * Math.max(most, least)),
+      workers * size * (1 + pushed),
     ];
   };
   const loadOf = (form, workers, held, bytesPerS, examples, cpu) => {
