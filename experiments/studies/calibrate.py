@@ -52,11 +52,16 @@ def _points(scope: Scope) -> Iterator[Experiment]:
 
 
 def _sending(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:
-    servers = scope.servers_for(workers)
-    policy = scope.balanced_policy(workload, servers)
+    """Variables are placed, and cut, as on the most servers, so that all launches are learned from.
+
+    Predictions learn from launches that differ in the numbers of workers and servers alone.
+    """
+    servers, most = map(scope.servers_for, (workers, scope.scale.workers[-1]))
+    policy, split_bytes = scope.balanced_policy(workload, most), scope.split_bytes(workload, most)
+    alike = replace(scope, settings=replace(scope.settings, split_bytes=split_bytes))
     yield scope.reduced(workload, workers)
     for strategy in (SynchronousServers, AsynchronousServers):
-        yield scope.served(workload, strategy, workers, servers, policy)
+        yield alike.served(workload, strategy, workers, servers, policy)
 
 
 def _slowed(scope: Scope, workload: Workload, workers: int) -> Iterator[Experiment]:

@@ -282,7 +282,7 @@ class Scope:
             UserError: the model has too few variables for so many.
         """
         is_cut = policy is Policy.PARTITIONED
-        split_bytes = self._split_bytes(workload, num_ps) if is_cut else None
+        split_bytes = self.split_bytes(workload, num_ps) if is_cut else None
         make_plan(policy, self.describe(workload), num_ps, split_bytes or DEFAULT_SPLIT_BYTES)
         return replace(self.settings, num_ps=num_ps, placement=policy, split_bytes=split_bytes)
 
@@ -337,10 +337,10 @@ class Scope:
         return [plan.policy for plan in self._possible_plans(workload, num_ps)]
 
     def _possible_plans(self, workload: Workload, num_ps: int) -> list[Plan]:
-        split_bytes = self._split_bytes(workload, num_ps)
+        split_bytes = self.split_bytes(workload, num_ps)
         return possible_plans(self.describe(workload), num_ps, split_bytes)
 
-    def _split_bytes(self, workload: Workload, num_ps: int) -> int:
+    def split_bytes(self, workload: Workload, num_ps: int) -> int:
         """Above so many bytes `partitioned` cuts a variable: as stated, or decided once."""
         if self.settings.split_bytes is not None:
             return self.settings.split_bytes

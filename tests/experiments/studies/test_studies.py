@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.predict.calibration import setting_of
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.learning import LEAST, MOST, seconds_of, seeds_wanted, spread_of
 from experiments.studies.scope import Scale, Threads
@@ -345,3 +346,20 @@ def test_trainings_that_miss_the_target_have_no_seconds() -> None:
     assert synchronous == {1: 10.0, 2: 11.0, 3: 12.0}
     assert asynchronous == {1: 5.0, 3: 6.0}
     assert spread_of(seconds_of(records)) is None
+
+
+def test_calibrating_launches_of_servers_are_learned_from_together() -> None:
+    sizes = (900, 500, 300, 200, 100, 50, 20, 10)
+    variables = tuple(
+        VariableSpec(name=str(size), shape=(size,), dtype="float32", trainable=True)
+        for size in sizes
+    )
+    scope = make_scope((2, 8), describe=lambda _: variables, spread=Spread())
+    served = [p for p in STUDIES["calibrate"].points(scope) if p.num_ps]
+    assert {p.num_workers for p in served} == {2, 8}
+    batches = {p.workload.batch_per_worker for p in served}
+    settings = {setting_of(p) for p in served if p.workload.batch_per_worker == max(batches)}
+    assert {p.strategy.servers.placement for p in served if p.strategy.servers} == {
+        Policy.PARTITIONED
+    }
+    assert len(settings) == 2
