@@ -179,7 +179,7 @@ def _lost_text(points: Sequence[Point]) -> str:
     last = next(each for each in reversed(points[0].records) if each.status is not Status.OK)
     reason = last.reason or "; ".join(last.warnings)
     return (
-        f"Exit status {SOME_FAILED}: no attempt of {launches} ended well, for instance "
+        f"Exit status {SOME_FAILED}: of {launches} no attempt ended well, for instance "
         f"{points[0].experiment.title}: {reason}"
     )
 

@@ -44,8 +44,8 @@ WORTH_TELLING = 0.1
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
     "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    '"up to" and "down to" are estimates from bytes and rates of links, not measurements; in '
-    "parentheses what the busiest link would save by itself; "
+    '"up to" and "down to" are estimates, not measurements: from bytes and rates of links (in '
+    "parentheses what the busiest link would save by itself), or from what other programs took; "
     '"at least" and "at most" are what they leave. They have no interval. '
     "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
     "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
@@ -64,7 +64,7 @@ _STRETCHED = (
 #: What each part is.
 MEANINGS: Mapping[Cause, str] = {
     Cause.COMPUTE: "how long the fastest worker computes",
-    Cause.SLOWED: "how much longer the fastest worker computes than alone, which is not in compute",
+    Cause.SLOWED: "how much longer than alone the fastest worker computes; compute is without it",
     Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
     Cause.WORKER: "how much longer one worker always computes than the fastest one; where workers "
     "do not meet, the mean of all workers",
@@ -77,7 +77,8 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.LOST: "delay of stalled steps in runs that lost packets, shared by all steps; where only "
     "one of two settings that send alike loses any, all that its exchange takes longer",
     Cause.DISPATCH: "from the end of a step until the next one begins on the worker",
-    Cause.FOREIGN: "how much longer steps take because of other programs on the processors",
+    Cause.FOREIGN: "how much longer steps take because of other programs, as far as the share of "
+    "the processors that these took can explain it",
     Cause.FEWER_WORKERS: "how much longer fewer workers take for the same number of examples",
 }
 

@@ -230,7 +230,8 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     is_default = default_of(best, contending) is best
     named = f"{best.setting.label}{' (the default)' * is_default}"
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
-    among = f"{len(contending)} {training} settings at {workers_text(best.num_workers)}"
+    whose = "the suite's " * any(p.setting.traits.as_shipped for p in case.points)
+    among = f"{whose}{len(contending)} {training} settings at {workers_text(best.num_workers)}"
     measured = _measured_text(case, best)
     if row is None:
         return (

@@ -236,7 +236,8 @@ def provenance_items(block: Block) -> Items:
     made_with = block.provenance
     foreign, begun = block.table["foreign_load"].dropna(), block.table["started_at"]
     ended = block.table["finished_at"]
-    others = range_text(foreign) if len(foreign) else "not known"
+    known = f" ({len(foreign)} of {len(begun)} runs)" * (len(foreign) < len(begun))
+    others = f"{range_text(foreign)}{known}" if len(foreign) else "not known"
     cores = ", ".join(str(core) for core in made_with.affinity)
     quota = quota_text(made_with.processor_quota)
     return [

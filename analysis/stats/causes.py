@@ -21,6 +21,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import MARGIN, Outcome
+from analysis.stats.doubts import FAR
 from analysis.stats.explained_parts import (
     MOST_STRETCH,
     Cause,
@@ -63,8 +64,8 @@ class CausedPart:
         seconds: with an interval.
         proof: what tells whether the cause is there at all.  Of what a launch shows by itself
             (`_SHOWN`) these are its seconds before others are taken off: those vary more.
-        limit: `up to` or `down to` of what links would save, which nobody measured; `at least` or
-            `at most` of what that leaves of the exchange; else empty.
+        limit: `up to` or `down to` of what links would save or other programs explain, which nobody
+            measured; `at least` or `at most` of what that leaves of other parts; else empty.
         saved_s: what the busiest link would save, before that is stretched; None of other causes.
     """
 
@@ -151,7 +152,8 @@ def difference(
     shown = {cause: subtract(long[cause], short[cause]) for cause in _SHOWN if cause in long}
     long, short = _netted(long, short)
     if _foreign(slower) - _foreign(faster) > FOREIGN_LIMIT:
-        long, short = _disturbed(long), _disturbed(short)
+        share = _share_of_others(long, short, slower)
+        long, short = _disturbed(long, share), _disturbed(short, share)
     step = subtract(long.sum(axis="columns"), short.sum(axis="columns"))
     seconds = {cause: subtract(long[cause], short[cause]) for cause in Cause if cause in long}
     parts = _caused(seconds, shown, saved)
@@ -171,12 +173,14 @@ def _caused(
         saved: seconds that the busiest link would save, by cause.
     """
     saved_s = sum(seconds[cause].mean for cause in OF_LINKS)
+    others_s = seconds[Cause.FOREIGN].mean if Cause.FOREIGN in seconds else 0.0
+    left = {cause: others_s + saved_s * (cause is Cause.EXCHANGE) for cause in _DISTURBED}
     return [
         CausedPart(
             cause=cause,
             seconds=each,
             proof=shown.get(cause, each),
-            limit=_limit(cause, each.mean, saved_s),
+            limit=_limit(cause, each.mean, left.get(cause, 0.0)),
             saved_s=float(saved[cause]) if cause in OF_LINKS else None,
         )
         for cause, each in seconds.items()
@@ -184,17 +188,17 @@ def _caused(
     ]
 
 
-def _limit(cause: Cause, mean_s: float, saved_s: float) -> str:
+def _limit(cause: Cause, mean_s: float, taken_s: float) -> str:
     """Of a part that is an estimate, or what an estimate leaves.
 
     Args:
-        saved_s: what links would save in all.
+        taken_s: what estimates have taken off the part.
     """
-    if cause in OF_LINKS:
+    if cause in OF_LINKS or cause is Cause.FOREIGN:
         return "up to" if mean_s > 0.0 else "down to"
-    if cause is not Cause.EXCHANGE or abs(saved_s) <= _ROUNDED_S:
+    if abs(taken_s) <= _ROUNDED_S:
         return ""
-    return "at least" if saved_s > 0.0 else "at most"
+    return "at least" if taken_s > 0.0 else "at most"
 
 
 def _without_needless_links(
@@ -251,10 +255,21 @@ def _foreign(launches: pd.DataFrame) -> float:
     return float(known.mean()) if len(known) else 0.0
 
 
-def _disturbed(parts: pd.DataFrame) -> pd.DataFrame:
-    """The parts, with what other programs disturb in one of its own."""
+def _share_of_others(long: pd.DataFrame, short: pd.DataFrame, slower: pd.DataFrame) -> float:
+    """Of what other programs may have made longer, as much as a verdict would grant them."""
     named = list(_DISTURBED)
-    return parts.drop(columns=named).assign(**{Cause.FOREIGN: parts[named].sum(axis="columns")})
+    longer_s = float((long[named].mean() - short[named].mean()).sum())
+    own = slower[["mean_step_s", "foreign_load"]].astype(float).fillna(0.0)
+    most_s = float((own["mean_step_s"] * (1 - (1 - own["foreign_load"]) ** FAR)).mean())
+    return min(1.0, most_s / longer_s) if longer_s > 0.0 else 0.0
+
+
+def _disturbed(parts: pd.DataFrame, share: float) -> pd.DataFrame:
+    """The parts, with a share of what other programs disturb in one of its own."""
+    parts = parts.assign(**{Cause.FOREIGN: 0.0})
+    for cause in _DISTURBED:
+        parts = _moved(parts, cause, Cause.FOREIGN, share)
+    return parts
 
 
 def _netted(long: pd.DataFrame, short: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -1,10 +1,10 @@
 """What trainings that learn have shown: seconds and examples to a target, for the sweep `learning`.
 
 Decides what strategies are held against (synchronous servers that send whole numbers after every
-batch), and how seconds to a target are told where some trainings never reach it: by the median of
-Kaplan and Meier.  An interval of it from a few seeds is their range, so that is told.  What may be
-said of two strategies is decided in `analysis.stats`, where launches that miss the target leave no
-verdict.
+batch), and how seconds to a target are told where some trainings never reach it: by the median, for
+which these took longest.  An interval of it from a few seeds is their range, so that is told.  What
+may be said of two strategies is decided in `analysis.stats`, where launches that miss the target
+leave no verdict.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from statsmodels.duration.survfunc import SurvfuncRight
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
@@ -96,12 +95,7 @@ class _Trained:
 
     def until_target(self) -> float:
         """The median of the seconds to the target; infinite where half of the seeds miss it."""
-        launches = self.point.launches
-        reached = launches["target_s"].notna()
-        seconds = launches["target_s"].fillna(launches["trained_s"]).astype(float)
-        survival = SurvfuncRight(seconds.to_numpy(), reached.to_numpy().astype(int))
-        median = float(survival.quantile(0.5)) if reached.any() else math.nan
-        return math.inf if math.isnan(median) else median
+        return float(self.point.launches["target_s"].astype(float).fillna(math.inf).median())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,7 +196,8 @@ def _sentences(task: _Task) -> Iterator[str]:
         rate, examples, target = (by_point[each.point] for by_point in task.decisions.values())
         makes = f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}"
         if target.outcome in UNSURE:
-            yield capital(f"{makes}. Which one is faster to the target: {outcome_text(target)}.")
+            why = target.doubt or target.outcome
+            yield capital(f"{makes}. Which one is faster to the target is not known: {why}.")
             continue
         yield capital(
             f"{makes}, needs {factor_text(examples.inverse())} the examples, and is "

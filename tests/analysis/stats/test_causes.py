@@ -128,6 +128,17 @@ def test_the_cause_comes_first_with_its_milliseconds(cause: Cause, count: int) -
     assert sum(part.seconds.mean for part in found.parts) == pytest.approx(found.step.mean)
 
 
+def test_other_programs_explain_no_more_than_a_verdict_grants_them() -> None:
+    """A tenth of the processors explains 0.19 of a step of 160 ms."""
+    found = difference(launches(exchange_s=0.06, foreign_load=0.1), launches(), None)
+    others, rest = found.parts
+    assert (others.cause, others.limit, others.interval) == (Cause.FOREIGN, "up to", (None, None))
+    assert others.seconds.mean == pytest.approx(0.19 * 0.16)
+    assert (rest.cause, rest.limit) == (Cause.EXCHANGE, "at least")
+    shorter = difference(launches(exchange_s=-0.01, foreign_load=0.1), launches(), None)
+    assert Cause.FOREIGN not in {part.cause for part in shorter.parts}
+
+
 @pytest.mark.parametrize(("saved_s", "cause"), [(0.0, Cause.EXCHANGE), (0.018, Cause.SLOW_LINK)])
 def test_waits_for_a_worker_that_always_begins_late_are_the_exchange(
     saved_s: float, cause: Cause

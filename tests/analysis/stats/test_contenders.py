@@ -27,6 +27,7 @@ from ps_allreduce.point.strategies import (
     AnyStrategy,
     AsynchronousServers,
     Single,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.record.records import RunRecord
@@ -105,6 +106,13 @@ CASES = {
             for (count, policy), factor in RATES.items()
             for launches in [1 if policy is EVEN else 3]
         )
+    ),
+    "plain TensorFlow is faster": case_of(
+        runs(make_experiment(StockServers), times(9.0)),
+        *(
+            runs(make_experiment(AsynchronousServers, placement=policy), times(factor))
+            for policy, factor in ((ROUND, 1.0), (EVEN, 2.0))
+        ),
     ),
 }
 

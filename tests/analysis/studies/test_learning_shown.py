@@ -70,6 +70,12 @@ def test_a_training_that_diverged_at_once_hides_no_other() -> None:
     assert table["trained_s"].notna().sum() == 1
 
 
+def test_table_and_figure_tell_the_same_median_of_an_even_number_of_seeds() -> None:
+    shown = LEARNING.show(cases_of(trained(SynchronousServers, [9.5, 9.9], 100.0)))
+    assert shown.tables[0].rows["s to target"].tolist() == ["9.7"]
+    assert shown.figures[0].data["seconds"].iloc[-1] == pytest.approx(9.7)
+
+
 @pytest.mark.parametrize(("missed", "median"), [(2, "13.2"), (3, "inf"), (5, "inf")])
 def test_trainings_that_never_reach_the_target_leave_no_verdict(missed: int, median: str) -> None:
     seconds = [12.3, 12.0, 13.2, 12.6, 11.9][: 5 - missed] + [None] * missed
@@ -84,7 +90,7 @@ def test_trainings_that_never_reach_the_target_leave_no_verdict(missed: int, med
     assert "ps_async, 2 ps, round_robin makes 1.40x" in rate
     chosen = ", and those may be the faster ones" if missed < 5 else ""
     assert target == (
-        f"Which one is faster to the target: no verdict: {5 - missed or 'none'} of 5 launches of "
+        f"Which one is faster to the target is not known: {5 - missed or 'none'} of 5 launches of "
         f"ps_async, round_robin reached the target{chosen}."
     )
     _, asynchronous = shown.tables[0].rows.to_dict("records")

@@ -48,7 +48,7 @@ from tests.analysis.builders import (
     save_all,
     times,
 )
-from tests.fakes import make_experiment
+from tests.fakes import make_experiment, make_host
 from tests.goldens.made_sweeps import write
 
 DOUBLE: dict[int, float | None] = {0: 200.0, 1: 204.0, 2: 196.0}
@@ -199,7 +199,9 @@ def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> No
     text = reported(tmp_path, [run(own, 1.0, 1)])
     assert f"Raw timings are missing beside 1 record (runs/{own.experiment_id}/0-1.json);" in text
     assert "1 of 2 runs began with a load average above 2 per processor" in text
-    assert "processor time that others used while measuring" in text
+    reported(tmp_path, [run(own, 1.0, 9, hosts=(make_host(foreign_load=0.2),))])
+    told = "processor time that others used while measuring 20% (1 of 3 runs)"
+    assert told in " ".join(parse(tmp_path).text)
     for turn in range(2, 7):
         save(tmp_path, run(own, 1 + turn / 9, turn), raw=False)
     assert re.search(r"beside 6 records \([^)]*/4-1\.json and 2 more\);", reported(tmp_path))
