@@ -66,7 +66,7 @@ class Symmetric:
             bytes_per_s: payload of every link, each direction.
             examples: of a worker's step.
         """
-        busiest, both, all_bytes = self._carried(workers, *held)
+        busiest, of_host, all_bytes = self._carried(workers, *held)
         wanted = self.wanted * (workers if self.shares_cores else 1)
         crowd, busy = on_processors(wanted, self.crowding)
         return TogetherLoad(
@@ -74,7 +74,7 @@ class Symmetric:
             forward_s=self.forward_s + examples * self.forward_each_s,
             backward_s=self.backward_s + examples * self.backward_each_s,
             network_s=busiest / bytes_per_s,
-            messages_s=self.cpu_s * (2 * all_bytes if self.shares_cores else both),
+            messages_s=self.cpu_s * (2 * all_bytes if self.shares_cores else of_host),
             rounds=0 if self.has_servers else ring_rounds(workers),
             crowd=crowd,
             busy=busy,
@@ -102,7 +102,7 @@ class Symmetric:
         ]
         return (
             max(map(max, ways)),
-            (1 + pushed) * (size + workers * max(most, least)),
+            (1 + pushed) * (size + workers * most),
             workers * size * (1 + pushed),
         )
 

@@ -18,12 +18,12 @@ const closedForm = (data) => {
     ]);
     return [
       Math.max(...ways.flat()),
-      (1 + pushed) * (size + workers * Math.max(most, least)),
+      (1 + pushed) * (size + workers * most),
       workers * size * (1 + pushed),
     ];
   };
   const loadOf = (form, workers, held, bytesPerS, examples, cpu) => {
-    const [busiest, both, all] = carried(form, workers, ...held);
+    const [busiest, ofHost, all] = carried(form, workers, ...held);
     const wanted = form.wanted * (form.shares_cores ? workers : 1);
     const message = !form.message_grows ? form.message
       : Math.min(1, held[0] ? form.message / held[0] : form.message * workers);
@@ -31,7 +31,7 @@ const closedForm = (data) => {
       forward: form.forward_s + examples * form.forward_each_s,
       backward: form.backward_s + examples * form.backward_each_s,
       network: busiest / bytesPerS,
-      messages: cpu * (form.shares_cores ? 2 * all : both),
+      messages: cpu * (form.shares_cores ? 2 * all : ofHost),
       rounds: form.has_servers ? 0 : 2 * (workers - 1),
       crowd: wanted > 1 ? wanted * form.crowding : 1,
       busy: Math.min(1, wanted),
