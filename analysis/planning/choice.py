@@ -191,7 +191,7 @@ def _measured(files: SweepFiles, case: Case, point: Point) -> MeasuredSetting:
     several = singles and point.num_workers > 1
     return MeasuredSetting(
         sweep=files.folder,
-        unit=str(point.asked["unit"]),
+        unit=case.unit,
         rate=estimate(point.rates),
         launches=len(point.rates),
         record=point.counting[-1],

@@ -85,7 +85,7 @@ class Sliders:
     Attributes:
         bits_per_s: of a link.
         batch: examples of a worker's step.
-        unit: of examples, in words.
+        unit: what is counted, in words: of text whole examples.
     """
 
     settings: tuple[Slid, ...]
@@ -222,7 +222,7 @@ def sliders(tellers: Sequence[Teller]) -> Sliders | None:
         settings=tuple(shown),
         bits_per_s=bits_per_s,
         batch=own.of_each.examples_per_step,
-        unit=own.workload.unit,
+        unit=own.workload.unit.counted,
     )
 
 

@@ -209,7 +209,7 @@ def _behind(best: Prediction, other: Prediction) -> str:
 
 def _told(prices: Prices | None, measured: Mapping[Experiment, str], made: Prediction) -> str:
     own = made.experiment
-    unit = own.workload.unit
+    unit = own.workload.unit.counted
     if made.rate is None:
         rate = f"at most {number(made.bound)} {unit}/s (too far from what was measured to say more)"
     else:

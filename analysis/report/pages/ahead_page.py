@@ -78,13 +78,14 @@ def _page_of(shown: Sliders, folder: Path, name: str) -> Page:
 
 def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
     settings, at = [each.name for each in shown.settings], rate_text(shown.bits_per_s)
-    most = FURTHEST * shown.calibrated
     cells = fastest(shown)
+    # A setting that was measured with fewer workers ends the picture of all.
+    least = FURTHEST * min(each.teller.calibrated for each in shown.settings)
     yield DrawnFigure(
         name="fastest",
         title="Which setting is fastest",
         caption=f"With the best number of servers, {shown.batch} {shown.unit} in a worker's step; "
-        f"grey where intervals overlap. Beyond {most} workers nothing is said.",
+        f"grey where intervals overlap. Beyond {least} workers nothing is said.",
         figure=_plot_fastest(cells, settings),
         data=cells,
     )
@@ -102,7 +103,8 @@ def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
         name="efficiency-ahead",
         title="Efficiency",
         caption=f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. "
-        f"Thin lines: what is possible at most; beyond {most} workers only that is said.",
+        f"Thin lines: what is possible at most; beyond {FURTHEST} times the workers that were "
+        "measured only that is said.",
         figure=_plot_efficiencies(shares),
         data=shares,
     )

@@ -16,7 +16,7 @@ from analysis.report.pages.first_page import key_numbers
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.models.trained import ImageModel, TextModel
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -153,6 +153,12 @@ def test_without_a_synchronous_setting_one_has_to_be_named(tmp_path: Path) -> No
         choose(tmp_path, "best", None)
 
 
+def test_rates_of_text_are_of_whole_examples(tmp_path: Path) -> None:
+    own = make_experiment(AllReduce, 2, workload=Workload(model=TextModel()))
+    save_all(tmp_path / "compare", runs(own, times(5.0)))
+    assert choose(tmp_path, "best", None).unit == "examples"
+
+
 def leave(folder: Path, *, may_stop_early: bool) -> None:
     """A sweep of two points with three launches each."""
     for point, factor in zip((RING, SERVED), (1.0, 1.1), strict=True):
@@ -187,6 +193,16 @@ def test_a_sweep_that_may_end_early_has_a_wider_interval(tmp_path: Path) -> None
         assert math.log1p(width) == pytest.approx(told(tmp_path / name))
         widths.append(width)
     assert 1.1 < widths[1] / widths[0] < 1.5
+
+
+def test_a_headline_without_a_verdict_has_no_interval_to_tell_of(tmp_path: Path) -> None:
+    leave(tmp_path, may_stop_early=True)
+    for record in runs(RING, {3: None, 4: None, 5: None}):
+        save(tmp_path, record)
+    (case,) = cases_of(analysed(read_sweep(tmp_path)))
+    told = verdict(case)
+    assert told.headline.startswith("No verdict on ")
+    assert not [line for line in told.details if "is tested at" in line]
 
 
 def test_without_a_main_comparison_nothing_is_known(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from analysis.predict.planned_loads import load_by_flows, planned_load
 from analysis.predict.predictions import Question, asked
 from analysis.predict.sent import SentBytes
 from analysis.predict.sliders import STOPS, Sliders, efficiencies, fastest, servers_needed, sliders
+from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.network import Traffic
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
 from ps_allreduce.point.resources import LayoutKind
@@ -127,6 +128,14 @@ def test_sliders_say_what_is_predicted(shown: Sliders) -> None:
             assert asdict(found) == pytest.approx(
                 {name: getattr(told, name) for name in asdict(found)}
             )
+
+
+def test_rates_of_text_are_of_whole_examples() -> None:
+    (known,) = known_tellers(list(sweep((AllReduce,), (1, 2))))
+    load = replace(known.largest.workload, model=TextModel())
+    made = sliders([replace(known, largest=replace(known.largest, workload=load))])
+    assert made is not None
+    assert made.unit == made.to_page()["unit"] == "examples"
 
 
 def test_pictures_hold_rates_near_what_was_measured_and_bounds_beyond(shown: Sliders) -> None:

@@ -18,6 +18,7 @@ from experiments.tuning.advise import unlike_trainings
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.layout import is_apart, num_hosts
+from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.optimizers import Adam
 from ps_allreduce.point.placement import Shard
 from ps_allreduce.point.resources import LayoutKind, Spread
@@ -149,6 +150,21 @@ def test_processors_that_were_the_limit_are_told(
     save_all(tmp_path, [replace(each, machine_busy=0.97) for each in sweep((AllReduce,), (1, 2))])
     assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
     assert "In 3 of 3 launches that send gradients, processors were" in capsys.readouterr().out
+
+
+def test_rates_of_text_are_of_whole_examples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    for each in sweep((AllReduce,), (1, 2)):
+        load = replace(each.experiment.workload, model=TextModel())
+        own = replace(each.experiment, workload=load)
+        made.append(replace(each, experiment=own, experiment_id=own.experiment_id))
+    save_all(tmp_path, made)
+    assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert " examples/s" in shown
+    assert "tokens/s" not in shown
 
 
 def test_the_command_says_it_with_a_command_to_paste(
