@@ -41,8 +41,10 @@ _MOST_ROWS = 2 * MAX_TOGETHER
 #: Settings by the title of the axes that they share.
 SettingGroups = Mapping[str, Sequence[Setting]]
 
-_NOT_CLAIMED = "not claimed: processors may have been the limit *"
-
+#: Why no efficiency is claimed; else there is no base to compare with.
+_LIMITED = "not claimed: processors may have been the limit *"
+_UNEVEN = "not claimed: one worker made far more steps than others"
+_NO_BASE = "not claimed: nothing to compare with"
 
 #: Beyond all sizes of packs.
 _ONE_PACK, _BUCKETS = 1 << 61, 1 << 62
@@ -70,7 +72,7 @@ def plot_efficiency(case: Case) -> Figure | None:
     quantity = Quantity(
         label=f"efficiency on {base_text(case)}",
         ideals=dict.fromkeys(_workers(case), 1.0),
-        unclaimed=_NOT_CLAIMED,
+        is_claimed=True,
     )
     return _plot(case, "efficiency_single", quantity)
 
@@ -91,8 +93,9 @@ def _workers(case: Case) -> list[int]:
 
 def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     marks = marks_of(case, column)
-    if quantity.unclaimed:
+    if quantity.is_claimed:
         bases = {base_of(case, point, "single") for point in case.points}
+        marks = marks.assign(unclaimed=_unclaimed(case))
         marks = marks[[point not in bases for point in case.points]]
     if marks["launches"].isna().all():
         return None
@@ -106,6 +109,15 @@ def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
     drawn = {setting.label for settings in groups.values() for setting in settings}
     marks = marks[marks["setting"].isin(drawn)]
     return None if marks["launches"].isna().all() else _plot_lines(case, marks, quantity, groups)
+
+
+def _unclaimed(case: Case) -> list[str]:
+    """Of each point, why no efficiency is claimed, where none is."""
+    points = point_table(case)
+    return [
+        _LIMITED if mark else _UNEVEN if uneven else _NO_BASE
+        for mark, uneven in zip(points["marks_single"], points["uneven"], strict=True)
+    ]
 
 
 def _sizes(case: Case) -> Mapping[Setting, int]:
@@ -142,7 +154,7 @@ def _plot_lines(
         name: own
         for name, settings in groups.items()
         if worth_drawing(own := marks[marks["setting"].isin([each.label for each in settings])])
-        and not (quantity.unclaimed and own["launches"].isna().all())
+        and not (quantity.is_claimed and own["launches"].isna().all())
     }
     columns = min(len(shown), _COLUMNS)
     rows = math.ceil(len(shown) / columns)

@@ -62,9 +62,10 @@ def draw_rows(
 
     Args:
         marks: see `marks_of`, with the height of the row, `y`; those that are not `filled`, where
-            there is this column, are hollow.
+            there is this column, are hollow; `unclaimed`, where there is this column, is what
+            stands where a point has launches and no value.
         look: colour and marker.
-        unclaimed: what stands where a point has launches and no value.
+        unclaimed: the same of all points.
         counted: at the right of a row stand its launches that are ok, of those planned.
     """
     for mark in marks.itertuples():
@@ -101,7 +102,7 @@ def _draw_limits(axes: Axes, mark: Any, colour: str, limits: tuple[float, float]
 def _say(axes: Axes, mark: Any, left: float, unclaimed: str, *, counted: bool) -> None:
     """Why there is no mean, and how many launches there are."""
     if math.isnan(mark.mean):
-        told = unclaimed if mark.ok else "no launch ended well"
+        told = getattr(mark, "unclaimed", unclaimed) if mark.ok else "no launch ended well"
         axes.text(left, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
     if counted:
         right, told = axes.get_yaxis_transform(), f"{mark.ok}/{mark.planned}"
@@ -136,12 +137,12 @@ class Quantity:
 
     Attributes:
         ideals: its value under perfect scaling, by the number of workers.
-        unclaimed: what stands where a point has launches and no value.
+        is_claimed: points that claim none are named, with the reason, and bases are left out.
     """
 
     label: str
     ideals: Mapping[int, float]
-    unclaimed: str = ""
+    is_claimed: bool = False
 
 
 def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure:
@@ -160,7 +161,7 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
             axes.plot([], [], marker, color=INK, label=workers_text(int(count)))
             for side, own in placed[placed["num_workers"] == count].groupby("side"):
                 look = SIDE_COLOURS[str(side)], marker
-                draw_rows(axes, own, look, (0.0, right), unclaimed=quantity.unclaimed)
+                draw_rows(axes, own, look, (0.0, right))
         _draw_ideals(axes, quantity.ideals, right)
         name_rows(axes, [*names.values()], [*names])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)

@@ -18,7 +18,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.data.cases import Case
+from analysis.data.cases import Case, make_cases
 from analysis.data.setting import MAX_TOGETHER
 from analysis.figures.against_workers import (
     plot_against_packs,
@@ -65,6 +65,7 @@ from tests.analysis.builders import (
     on_own_hosts,
     placement_used,
     runs,
+    table_of,
     tasks_on,
 )
 from tests.fakes import make_experiment
@@ -166,6 +167,15 @@ def test_what_claims_no_efficiency_says_so() -> None:
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1, 4)))
     assert stars(figure) == 1
     assert STARRED in legend(figure)
+
+
+def test_an_efficiency_that_is_not_claimed_has_its_own_reason() -> None:
+    free = runs(make_experiment(AsynchronousServers, 2), RATES)
+    table, records = table_of([*SINGLE, *reduced(2), *free])
+    table.loc[(table["strategy"] == "ps_async").to_numpy(), "largest_share"] = 0.9
+    (case,) = make_cases(table, records)
+    told = [text for text in texts(plot_efficiency(case)) if "not claimed" in text]
+    assert told == ["   not claimed: one worker made far more steps than others"]
 
 
 def test_labels_beside_lines_keep_apart() -> None:
