@@ -167,7 +167,9 @@ def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
     if _ms(told_s) <= _ms(step_s):
         return ""
     limits = {part.limit for part in told.difference.parts if part not in parts}
-    limit = "up to " * bool(limits & {"down to", "at least"})
+    own = {part.limit for part in parts}
+    alone = "up to" in own and "at least" not in own  # it leaves nothing of what it is taken off
+    limit = "up to " * (alone or bool(limits & {"down to", "at least"}))
     return f"; all other parts together take {limit}{_ms_text(told_s - step_s)} less"
 
 

@@ -22,7 +22,9 @@ from analysis.stats.setting_pairs import changed_pairs
 from analysis.wording import bytes_text, links_text, rate_text
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.layout import is_apart
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, SynchronousServers
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.records import RunRecord
@@ -41,8 +43,7 @@ def advice_text(told: Explanation, cause: Cause) -> str:
     """What to change about a cause at the slower setting; nothing that was measured beside it."""
     if cause in _ADVICE:
         return _ADVICE[cause](told)
-    setting, text = _SAID_ALIKE.get(cause, ("", ""))
-    return "" if setting and not _is_open(told, setting) else text
+    return _SAID_ALIKE.get(cause, "")
 
 
 def _is_open(told: Explanation, setting: str) -> bool:
@@ -123,10 +124,27 @@ def _worker_advice(told: Explanation) -> str:
 
 
 def _slowed_advice(told: Explanation) -> str:
-    if not _is_open(told, "threads_per_worker"):
+    """Cores of their own where tasks had fewer than they use; fewer threads where there are any."""
+    ways = {
+        "cores of their own": any(record.oversubscribed for record in told.slower.counting),
+        "fewer threads": told.slower.threads > 1 and _is_open(told, "threads_per_worker"),
+    }
+    advised = ", or ".join(way for way, may in ways.items() if may)
+    return f"Workers compute longer than one alone: give tasks {advised}." if advised else ""
+
+
+def _dispatch_advice(told: Explanation) -> str:
+    if _measured(told, "steps_per_dispatch") != {1}:
         return ""
-    fewer = ", or fewer threads" * (told.slower.threads > 1)
-    return f"Workers compute longer than one alone: give tasks cores of their own{fewer}."
+    return "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."
+
+
+def _fewer_workers_advice(told: Explanation) -> str:
+    """Servers beside workers, where those of the slower setting have hosts of their own."""
+    beside = LayoutKind.COLOCATED in _measured(told, "layout")
+    if beside or not is_apart(told.slower.experiment):
+        return ""
+    return "Hosts of servers compute no gradients: try servers beside workers (--layout colocated)."
 
 
 def _lost_advice(told: Explanation) -> str:
@@ -248,25 +266,15 @@ _ADVICE: Mapping[Cause, Callable[[Explanation], str]] = {
     Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,
     Cause.SLOWED: _slowed_advice,
+    Cause.DISPATCH: _dispatch_advice,
+    Cause.FEWER_WORKERS: _fewer_workers_advice,
 }
 
-#: The same for every setting, behind the setting that it is about: several values say more.
-_SAID_ALIKE: Mapping[Cause, tuple[str, str]] = {
+#: The same for every setting.
+_SAID_ALIKE: Mapping[Cause, str] = {
     Cause.IN_TURN: (
-        "",
-        "Now one worker takes longer, now another: look for what disturbs one after the other.",
+        "Now one worker takes longer, now another: look for what disturbs one after the other."
     ),
-    Cause.INPUT: (
-        "",
-        "Workers wait for input: read ahead, decode less, or use more threads for it.",
-    ),
-    Cause.DISPATCH: (
-        "steps_per_dispatch",
-        "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch).",
-    ),
-    Cause.FOREIGN: ("", "Other programs use the processors: end them, or use other hosts."),
-    Cause.FEWER_WORKERS: (
-        "layout",
-        "Hosts of servers compute no gradients: try servers beside workers (--layout colocated).",
-    ),
+    Cause.INPUT: "Workers wait for input: read ahead, decode less, or use more threads for it.",
+    Cause.FOREIGN: "Other programs use the processors: end them, or use other hosts.",
 }

@@ -34,7 +34,7 @@ from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, Shard
-from ps_allreduce.point.resources import LayoutKind, Spread
+from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
@@ -415,6 +415,16 @@ def test_what_takes_less_by_an_estimate_is_one() -> None:
     said, *_ = main_reason(case).split(". ")
     assert re.search(r": at most [\d.]+ ms exchange and update; ", said)
     assert re.search(r" together take up to [\d.]+ ms less", said)
+    # An estimate that leaves nothing of what it is taken off is one all the same.
+    found = difference(
+        launches(exchange_s=0.02, hot_server_s=0.1, network_s=0.1, input_wait_s=-0.001),
+        launches(exchange_s=-0.025),
+        None,
+    )
+    assert {part.limit for part in found.parts} == {"up to", ""}
+    (told, *_) = explanations(case)
+    said = explanation_sentence(replace(told, difference=found))
+    assert re.search(r"up to 45 ms the hottest server; .* together take up to 1 ms less", said)
 
 
 @pytest.mark.parametrize(
@@ -456,6 +466,33 @@ def test_only_a_setting_that_the_strategy_has_is_advised(
     assert advice.startswith(told)
     assert bool(advice) is bool(told)
     assert "threads" not in advice_text(explained, Cause.SLOWED), "each worker has one"
+
+
+def advice_on(slower: Experiment, cause: Cause, faster: Experiment, **changes: Any) -> str:
+    """What is advised where a setting is slower than another one."""
+    sides = [runs(slower, times(1.0), **changes), runs(faster, times(9.0))]
+    (explained,) = explanations(case_of(*sides))
+    return advice_text(explained, cause)
+
+
+def test_servers_are_advised_beside_workers_only_where_they_are_apart() -> None:
+    """A chief on a host of its own leaves workers fewer hosts, too."""
+    ring = make_experiment(AllReduce, 4, launcher="slurm", spread=Spread())
+    own_host = Spread(coordinator=Coordinator.OWN_HOST)
+    chief = make_experiment(SynchronousServers, 3, launcher="slurm", spread=own_host)
+    told = advice_on(SPREAD, Cause.FEWER_WORKERS, ring)
+    assert told.startswith("Hosts of servers compute no gradients: ")
+    assert advice_on(chief, Cause.FEWER_WORKERS, ring) == ""
+
+
+def test_nothing_is_advised_that_the_slower_one_has() -> None:
+    ring = make_experiment(AllReduce, 2)
+    several = make_experiment(AsynchronousServers, 2, steps_per_dispatch=4)
+    assert advice_on(several, Cause.DISPATCH, ring) == ""
+    served = make_experiment(SynchronousServers, 2)
+    assert advice_on(served, Cause.SLOWED, ring) == "", "tasks have the cores that they use"
+    told = "Workers compute longer than one alone: give tasks cores of their own."
+    assert advice_on(served, Cause.SLOWED, ring, oversubscribed=True) == told
 
 
 def test_rows_are_not_advised_to_travel_in_16_bits() -> None:
