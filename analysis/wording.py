@@ -190,23 +190,31 @@ def points_text(points: Sequence[str], chosen: Iterable[bool]) -> str:
     return f": {'; '.join(told)}"
 
 
-def taken_text(loads: Mapping[str, Sequence[float]], runs: str, points: Sequence[str] = ()) -> str:
+def taken_text(
+    loads: Mapping[str, Sequence[float | None]], runs: str, points: Sequence[str] = ()
+) -> str:
     """In how many of `8 runs` others took much of the processors; empty if nobody did.
 
     Args:
-        loads: what each of them took of a host in each run.
+        loads: what each of them took of a host in each run; None where that is not known.
         runs: all of them, counted.
         points: of each run its point, where the text names those.
     """
-    much = {name: [load > FOREIGN_LIMIT for load in own] for name, own in loads.items()}
     told = " and to ".join(
-        f"{name} in {sum(own)} of {runs} (up to {max(loads[name]):.0%}{points_text(points, own)})"
-        for name, own in much.items()
-        if any(own)
+        f"{name} in {sum(much)} of {runs} ({_known_text(own)}up to {max(filter(None, own)):.0%}"
+        f"{points_text(points, much)})"
+        for name, own in loads.items()
+        if any(much := [(load or 0.0) > FOREIGN_LIMIT for load in own])
     )
     return (
         f"More than {FOREIGN_LIMIT:.0%} of a host's processor time went to {told}." if told else ""
     )
+
+
+def _known_text(loads: Sequence[float | None]) -> str:
+    """Of how many runs a load is known; empty where of all."""
+    known = sum(load is not None for load in loads)
+    return "" if known == len(loads) else f"known of {known}; "
 
 
 def range_text(shares: pd.Series) -> str:

@@ -196,7 +196,7 @@ def doubts_about(launches: Sequence[RunRecord]) -> Iterator[str]:
     busy = sum((each.machine_busy or 0.0) >= BUSY_LIMIT for each in sending)
     send = "sends" if len(sending) == 1 else "send"
     runs = f"{count_text(len(sending), 'launch')} that {send} gradients"
-    loads = {"other programs": [each.foreign_load or 0.0 for each in sending]}
+    loads = {"other programs": [each.foreign_load for each in sending]}
     yield from filter(None, [limited_text(busy, runs), taken_text(loads, runs)])
 
 

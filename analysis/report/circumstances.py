@@ -54,6 +54,9 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
     "{unit}/s are those of no real accelerator."
 )
+#: A smaller drift is not told in figures.
+_LEAST_DRIFT = 0.001
+
 _WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
 
 #: Shares that may not lie above 1, what each is called, and why it may.
@@ -121,8 +124,8 @@ def busy_lines(case: Case) -> list[str]:
     lines, records = [], [record for point in case.points for record in point.records]
     points = [point_name(point) for point in case.points for _ in point.records]
     loads = {
-        "other programs": [record.foreign_load or 0.0 for record in records],
-        "the hypervisor": [record.stolen_load or 0.0 for record in records],
+        "other programs": [record.foreign_load for record in records],
+        "the hypervisor": [record.stolen_load for record in records],
     }
     if told := taken_text(loads, count_text(len(records), "run"), points):
         lines.append(f"{told} Measure again in another RESULTS folder when nothing else runs.")
@@ -299,14 +302,16 @@ def _to_be_alike(record: RunRecord) -> tuple[list[HostFacts], list[HostFacts]]:
 
 
 def attempts_lines(attempts: pd.DataFrame) -> list[str]:
-    """How many attempts did not end well, and the commonest reason; empty if all did."""
+    """How many attempts did not end well, and the commonest reason, if any; empty if all did."""
     bad = attempts[attempts["status"] != Status.OK]
     if bad.empty:
         return []
     reasons = bad["reason"].value_counts()
+    is_commonest = (reasons == reasons.iloc[0]).sum() == 1
     return [
         f"{len(attempts) - len(bad)} of {len(attempts)} attempts ended well; {status_text(bad)}. "
-        f"Commonest reason ({reasons.iloc[0]} of {len(bad)}): {reasons.index[0]}"
+        f"{'Commonest reason' if is_commonest else 'A reason'} "
+        f"({reasons.iloc[0]} of {len(bad)}): {reasons.index[0]}"
     ]
 
 
@@ -345,5 +350,8 @@ def drift_lines(case: Case, row: Comparison | None) -> list[str]:
 def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
     if pairs is None:
         return ""
+    if drift.job and drift.job not in set(pairs["job"]):
+        return " The verdict compares no launches of this job."
     made = drift.between(pairs) - 1
-    return f" Between the launches that the verdict compares, that makes {made:.1%}."
+    told = f"{made:.1%}" if made >= _LEAST_DRIFT else f"less than {_LEAST_DRIFT:.1%}"
+    return f" Between the launches that the verdict compares, that makes {told}."

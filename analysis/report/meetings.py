@@ -161,11 +161,14 @@ def _transport_text(row: Comparison) -> str | None:
     `tcp`, or `tcp in float32` where another setting of the case sends them in another format.
     """
     first, second = (side.kind.transport if side.kind else None for side in row.sides)
-    if first is None or first != second:
-        return None
-    others = [point.transport or "" for point in row.case.points]
-    shares = any(other.startswith(f"{first} in ") for other in others)
-    return f"{first} in {WireType.FLOAT32}" if shares else first
+    return None if first is None or first != second else _format_text(row.case, first)
+
+
+def _format_text(case: Case, transport: str) -> str:
+    """`tcp`, or `tcp in float32` where another setting of the case has another format."""
+    others = [point.transport or "" for point in case.points]
+    shares = any(other.startswith(f"{transport} in ") for other in others)
+    return f"{transport} in {WireType.FLOAT32}" if shares else transport
 
 
 def _hosts_text(first: int | None, second: int | None) -> str:
@@ -232,6 +235,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
     whose = "the suite's " * any(p.setting.traits.as_shipped for p in case.points)
     among = f"{whose}{len(contending)} {training} settings at {workers_text(best.num_workers)}"
+    among += _carried_text(case, best)
     measured = _measured_text(case, best)
     if row is None:
         return (
@@ -271,6 +275,21 @@ def passed_over_line(case: Case, *chosen: Sequence[Point]) -> str:
     names = "; ".join(f"{point.setting.label} ({len(point.rates)})" for point in few)
     named = names if len(few) <= MOST_NAMED else f"{len(few)} settings (the table has them)"
     return f"Passed over, having fewer launches: {named}."
+
+
+def _carried_text(case: Case, best: Point) -> str:
+    """What carries the gradients of contenders; empty where all that train alike share it."""
+    carried = {
+        point.transport
+        for point in case.points
+        if point.setting.traits.synchronous is best.setting.traits.synchronous
+        and point.setting.traits.as_shipped is best.setting.traits.as_shipped
+        and len(point.rates)
+    }
+    transport = best.transport
+    if transport is None or carried <= {transport, None}:
+        return ""
+    return _brackets(_format_text(case, transport))
 
 
 def _left_text(best: Point, left: Sequence[Point]) -> str:

@@ -28,11 +28,8 @@ from analysis.report.verdict import verdict
 from analysis.report.where_time_goes import traced_sentence
 from analysis.stats.comparisons import Comparison
 from analysis.stats.points import mean_rate
-from analysis.stats.two_results import OF_MACHINES, SharedCase, condition_differences
+from analysis.stats.two_results import NAMES, OF_MACHINES, SharedCase, condition_differences
 from analysis.wording import NONE, count_text, number, ratio_text
-
-#: Of two folders that are compared.
-_NAMES = ("A", "B")
 
 #: So many points that only one folder has are named.
 MOST_NAMED = 4
@@ -116,7 +113,7 @@ def show_two(
     console: Console, results: tuple[SweepResults, SweepResults], shared: Sequence[SharedCase]
 ) -> None:
     """Print what both are, every point of both, and the verdict of each."""
-    for name, each in zip(_NAMES, results, strict=True):
+    for name, each in zip(NAMES, results, strict=True):
         runs = count_text(len(each.block.table), "run")
         console.print(f"{name}: {each.files.folder}, sweep {each.name}, {runs}", markup=False)
     for line in _difference_lines(*(each.block for each in results)):
@@ -178,10 +175,10 @@ def _case_lines(shared: SharedCase) -> Iterator[str]:
     apart = condition_differences(shared.first, shared.second, OF_MACHINES)
     for name, (one, other) in apart.items():
         yield f"Not the same in both: {name} is {one} in A and {other} in B."
-    for name, points in zip(_NAMES, shared.alone, strict=True):
+    for name, points in zip(NAMES, shared.alone, strict=True):
         if points:
             titles = "; ".join(point.experiment.title for point in points[:MOST_NAMED])
             more = f"; and {len(points) - MOST_NAMED} more" * (len(points) > MOST_NAMED)
             yield f"Only in {name}, and not compared: {titles}{more}."
-    for name, case in zip(_NAMES, (shared.first, shared.second), strict=True):
+    for name, case in zip(NAMES, (shared.first, shared.second), strict=True):
         yield f"{name} says: {verdict(case).headline}"

@@ -40,7 +40,13 @@ from analysis.report.meetings import (
 from analysis.report.what_was_run import notes_line, sparse_line
 from analysis.report.where_time_goes import humps_lines, trend_lines
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
-from analysis.stats.decision import EARLY_STOPPING_LEVEL, LEVEL, UNSURE, Outcome
+from analysis.stats.decision import (
+    EARLY_STOPPING_LEVEL,
+    LEAVING_LEVEL,
+    LEVEL,
+    UNSURE,
+    Outcome,
+)
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
 from analysis.stats.rivals import Kind, Side, contenders, rivals_of
 from analysis.stats.setting_pairs import Ladder, ladders
@@ -295,7 +301,7 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 def _interval_lines(main: Comparison) -> list[str]:
     """Of the headline the level of its test, and what its interval is of, where that is unusual."""
     told = []
-    is_tested = main.decision.low is not None
+    is_tested = main.outcome not in UNSURE
     if main.case.may_stop_early and is_tested:
         told.append(
             f"The sweep may end early, so its headline is tested at {EARLY_STOPPING_LEVEL:.0%} "
@@ -304,8 +310,8 @@ def _interval_lines(main: Comparison) -> list[str]:
     if kinds := [side.kind for side in main.sides if side.kind and not side.is_decided]:
         which = " and which ".join(kind.setting for kind in kinds)
         best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
-        holds = f": the interval of the headline holds for the {best}" * is_tested
-        told.append(f"Which {which} is the best is not decided{holds}.")
+        holds = f" at {LEAVING_LEVEL:.1%}: the interval of the headline holds for the {best}"
+        told.append(f"Which {which} is the best is not decided{holds * is_tested}.")
     return told
 
 

@@ -22,6 +22,9 @@ from analysis.stats.doubts import doubt_about, drifted
 from analysis.stats.rivals import Kind, side_of
 from ps_allreduce.errors import UserError
 
+#: How the two are called.
+NAMES = ("A", "B")
+
 #: Conditions that may differ between the two.
 OF_MACHINES = (
     *("launcher", "network", "network_hosts", "port_buffer_bytes", "asked_interface"),
@@ -144,7 +147,22 @@ def _contest(one: Point, other: Point) -> Contest:
 
 
 def _doubt(met: tuple[Case, Case, Point, Point], ends: tuple[float | None, float | None]) -> str:
-    """What takes the meaning of an interval of the second over the first away."""
-    first, second, one, other = met
+    """What takes the meaning of an interval of the second over the first away.
+
+    Both folders call a point alike, so a reason names the folder, too.
+    """
+    (first, one), (second, other) = (
+        _of_folder(name, case, point)
+        for name, case, point in zip(NAMES, met[:2], met[2:], strict=True)
+    )
     of_second = (each.reason for each in drifted(second) if each.holds(*ends))
     return doubt_about(first, other, one, ends) or next(of_second, "")
+
+
+def _of_folder(name: str, case: Case, point: Point) -> tuple[Case, Point]:
+    """A case, and a point of it, with settings that are called by their folder as well."""
+    points = {
+        each: replace(each, setting=replace(each.setting, label=f"{each.setting.label} in {name}"))
+        for each in case.points
+    }
+    return replace(case, points=tuple(points.values())), points[point]

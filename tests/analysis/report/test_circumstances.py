@@ -12,7 +12,13 @@ import pytest
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import Case, make_cases
 from analysis.figures.against_workers import plot_efficiency
-from analysis.report.circumstances import above_one_lines, busy_lines, loss_lines, unfinished_text
+from analysis.report.circumstances import (
+    above_one_lines,
+    attempts_lines,
+    busy_lines,
+    loss_lines,
+    unfinished_text,
+)
 from analysis.report.pages.case_pages import legend
 from analysis.report.pages.page_parts import CaseReport
 from analysis.report.screen import verdict_text
@@ -96,8 +102,18 @@ def test_disturbed_runs_are_told_with_their_points() -> None:
         runs(make_experiment(SynchronousServers, 2), times(2.0), hosts=begun),
     )
     taken, busy = busy_lines(case)
-    assert "in 3 of 9 runs (up to 31%: 3 of all-reduce, 2 workers)" in taken
+    assert "in 3 of 9 runs (known of 3; up to 31%: 3 of all-reduce, 2 workers)" in taken
     assert " per processor: 3 of ps_sync, round_robin, 2 workers. " in busy
+
+
+def test_no_reason_is_the_commonest_of_reasons_that_are_as_common() -> None:
+    own = make_experiment(AllReduce, 2)
+    bad = [runs(own, {n: None}, reason=f"reason {n}") for n in (3, 4)]
+    (told,) = attempts_lines(case_of(runs(own, times(1.0)), *bad).attempts)
+    assert "2 failed. A reason (1 of 2): reason " in told
+    bad.append(runs(own, {5: None}, reason="reason 4"))
+    (told,) = attempts_lines(case_of(runs(own, times(1.0)), *bad).attempts)
+    assert told.endswith("3 failed. Commonest reason (2 of 3): reason 4")
 
 
 def test_of_many_disturbed_points_those_with_most_runs_are_named() -> None:

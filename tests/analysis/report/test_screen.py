@@ -187,6 +187,17 @@ def test_further_settings_in_one_folder_hide_no_common_point(tmp_path: Path) -> 
     assert "Only in B, and not compared: ps_sync, SmallCNN" in output
 
 
+def test_a_doubt_names_the_folder_that_it_is_about(tmp_path: Path) -> None:
+    failures: dict[int, float | None] = {3: None, 4: None, 5: None}
+    a, b = folders(tmp_path, {}, {RING: 3.0})
+    save_all(Path(a), runs(RING, times(2.0) | failures))
+    told = (
+        "No verdict: 3 of 3 attempts of all-reduce in B ended well, but only 3 of 6 of all-reduce "
+        "in A; "
+    )
+    assert told in " ".join(invoke("compare-results", a, b).split())
+
+
 def test_other_cores_are_told_and_no_other_setting(tmp_path: Path) -> None:
     other = make_experiment(AllReduce, resources=MORE)
     output = invoke("compare-results", *folders(tmp_path, {RING: 2.0}, {other: 1.0}))

@@ -394,6 +394,16 @@ def test_every_job_has_a_drift_of_its_own() -> None:
     assert unknown.startswith("Whether the machine drifted in 1 of 3 jobs is not known: ")
 
 
+def test_a_drift_of_a_job_without_the_compared_launches_makes_nothing_between_them() -> None:
+    falling = drifted_by(0.8, 1.5, TURNS, job_id="7")
+    steady = drifted_by(1.0, 1.5, TURNS, job_id="8")
+    later = [replace(each, repetition=each.repetition + 10) for each in steady]
+    alone = [each for each in falling if each.experiment == SINGLE]
+    (warned,) = [line for line in verdict(case_of(alone, later)).warnings if "drifted" in line]
+    assert warned.startswith("In job 7 the machine drifted: single was 0.8")
+    assert warned.endswith(" as at the first. The verdict compares no launches of this job.")
+
+
 def test_launches_of_a_part_of_the_sweep_tell_no_drift() -> None:
     assert drifts_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) == ()
 

@@ -30,6 +30,7 @@ from ps_allreduce.point.strategies import (
     StockServers,
     SynchronousServers,
 )
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, runs, save_all, times
 from tests.fakes import make_experiment
@@ -264,6 +265,18 @@ def test_the_setting_that_is_taken_home_is_the_one_that_leads(tmp_path: Path) ->
     save_all(tmp_path / "ps-sweep", swept())
     taken = choose(tmp_path, "best", None).record.experiment
     assert (taken.num_ps, taken.strategy.columns()["placement"]) == (2, "partitioned")
+
+
+def test_contenders_are_of_one_format_and_say_so_beside_another_one() -> None:
+    ring, brief = (make_experiment(AllReduce, 2, wire=Wire(in_flight=n)) for n in (4, 1))
+    half = make_experiment(AllReduce, 2, wire=Wire(gradients=WireType.FLOAT16))
+    alike = [runs(ring, times(1.5)), runs(brief, times(1.0))]
+    assert verdict(case_of(*alike)).headline.startswith(
+        "Of 2 synchronous settings at 2 workers, all-reduce"
+    )
+    assert verdict(case_of(*alike, runs(half, times(2.0)))).headline.startswith(
+        "Of 2 synchronous settings at 2 workers (tcp in float32), all-reduce"
+    )
 
 
 def test_a_single_worker_that_is_equal_is_not_told_as_faster() -> None:
