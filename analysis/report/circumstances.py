@@ -189,7 +189,7 @@ def share_lines(case: Case) -> list[str]:
         f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
         f"and no efficiency is claimed. At {point_name(worst)}, {worst.num_workers} times the "
         f"rate of the slowest worker is about {number(equal)} {case.unit}/s, not "
-        f"{number(mean_rate(worst))}.{_evener_text(worst)}"
+        f"{number(mean_rate(worst))}.{_evener_text(case, worst)}"
     ]
 
 
@@ -198,14 +198,20 @@ def _largest_share(point: Point) -> float:
     return float(point.known("largest_share").max())
 
 
-def _evener_text(uneven: Point) -> str:
-    """What may even the shares: other hosts help where some workers only have a server beside."""
+def _evener_text(case: Case, uneven: Point) -> str:
+    """What may even the shares: other hosts help where some workers only have a server beside.
+
+    A bound that was measured beside it says more.
+    """
     asked, hosts = uneven.asked, uneven.common("num_hosts") or 1
+    strategy = uneven.setting.strategy
+    own = [point for point in case.points if point.setting.strategy == strategy]
+    is_bounded = any(point.asked["staleness"] is not None for point in own)
     ways = {
         "servers on hosts of their own (--layout dedicated)": hosts > 1
         and asked["layout"] == LayoutKind.COLOCATED
         and uneven.experiment.num_ps % hosts > 0,
-        "bounded staleness (--staleness 1)": not uneven.setting.traits.as_shipped,
+        "bounded staleness (--staleness 1)": not (uneven.setting.traits.as_shipped or is_bounded),
     }
     told = " or ".join(way for way, may in ways.items() if may)
     return f" {capital(told)} may help." if told else ""

@@ -22,6 +22,7 @@ from analysis.stats.setting_pairs import changed_pairs
 from analysis.wording import bytes_text, links_text, rate_text
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.exchange.stacking import RowRule
+from ps_allreduce.point.inputs.data import Synthetic
 from ps_allreduce.point.layout import is_apart
 from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind
@@ -131,6 +132,13 @@ def _slowed_advice(told: Explanation) -> str:
     }
     advised = ", or ".join(way for way, may in ways.items() if may)
     return f"Workers compute longer than one alone: give tasks {advised}." if advised else ""
+
+
+def _input_advice(told: Explanation) -> str:
+    """Made-up examples are neither read nor decoded."""
+    if isinstance(told.slower.experiment.workload.data, Synthetic):
+        return ""
+    return "Workers wait for input: read ahead, decode less, or use more threads for it."
 
 
 def _dispatch_advice(told: Explanation) -> str:
@@ -266,6 +274,7 @@ _ADVICE: Mapping[Cause, Callable[[Explanation], str]] = {
     Cause.LOST: _lost_advice,
     Cause.WORKER: _worker_advice,
     Cause.SLOWED: _slowed_advice,
+    Cause.INPUT: _input_advice,
     Cause.DISPATCH: _dispatch_advice,
     Cause.FEWER_WORKERS: _fewer_workers_advice,
 }
@@ -275,6 +284,5 @@ _SAID_ALIKE: Mapping[Cause, str] = {
     Cause.IN_TURN: (
         "Now one worker takes longer, now another: look for what disturbs one after the other."
     ),
-    Cause.INPUT: "Workers wait for input: read ahead, decode less, or use more threads for it.",
     Cause.FOREIGN: "Other programs use the processors: end them, or use other hosts.",
 }

@@ -20,7 +20,7 @@ from analysis.data.cases import MARK, Case, Point
 from analysis.report.circumstances import status_text
 from analysis.report.meetings import scaling_lines_of
 from analysis.report.where_time_goes import ms_text, steadiness_text
-from analysis.stats.points import BASES, left_out_text, point_table
+from analysis.stats.points import BASES, base_text, left_out_text, point_table
 from analysis.wording import NONE, count_text, number, ratio, ratio_text, with_interval
 from ps_allreduce.point.strategies import NoCommunication, Single
 
@@ -297,11 +297,17 @@ def _heading_on_screen(case: Case, name: str) -> str:
     return _COLUMNS[name].short or heading_of(case, name)
 
 
+#: Else it is over a single worker, whose rate stands in the table.
+_SPEEDUP = "Speed-up: over {base}, times their number."
+
+
 def short_legend(case: Case) -> str:
     """What is short in the table for the screen, and what its speed-up leaves out."""
-    meanings = [_COLUMNS[name].meaning for name in _names_on_screen(case)]
+    names = _names_on_screen(case)
+    meanings = [_COLUMNS[name].meaning for name in names]
     lines = [
         f"{', '.join(filter(None, meanings))}.",
+        _SPEEDUP.format(base=base_text(case)) * (case.shares_cores and "speedup" in names),
         left_out_text(case) if is_bounded(case) else "",
         *scaling_lines_of(case),
         *pairs_lines(case, ["single"]),

@@ -123,9 +123,16 @@ def _sentences(shown: Sliders) -> list[str]:
             "These hosts are emulated on one machine and share its processors, also with more of "
             "them: where computation limits, hosts of your own would do better."
         )
-    unknown = dict.fromkeys(text for each in shown.settings for text in each.teller.unknown)
+    unknown: dict[str, list[str]] = {}
+    for each in shown.settings:
+        for text in each.teller.unknown:
+            unknown.setdefault(text, []).append(each.name)
     if unknown:
-        told.append(f"Not known, which widens intervals: {'; '.join(unknown)}.")
+        named = "; ".join(
+            text if len(names) == len(shown.settings) else f"of {' and '.join(names)}, {text}"
+            for text, names in unknown.items()
+        )
+        told.append(f"Not known, which widens intervals: {named}.")
     return told
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.data.blocks import analysed
+from analysis.data.load import read_sweep
 from analysis.predict.advice import known_tellers
 from analysis.predict.calibration import with_servers
 from analysis.predict.models import TogetherLoad
@@ -15,6 +18,7 @@ from analysis.predict.planned_loads import load_by_flows, planned_load
 from analysis.predict.predictions import Question, asked
 from analysis.predict.sent import SentBytes
 from analysis.predict.sliders import STOPS, Sliders, efficiencies, fastest, servers_needed, sliders
+from analysis.report.pages.ahead_page import CALIBRATE, ahead_page
 from ps_allreduce.point.models.trained import TextModel
 from ps_allreduce.point.network import Traffic
 from ps_allreduce.point.placement import Policy, VariableSpec, make_plan
@@ -22,6 +26,7 @@ from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, SynchronousServers
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.variables import PlacementUsed
+from tests.analysis.builders import save_all
 from tests.analysis.predict.simulated import CLUSTER, RATE, launch, point, sweep
 
 
@@ -136,6 +141,18 @@ def test_rates_of_text_are_of_whole_examples() -> None:
     made = sliders([replace(known, largest=replace(known.largest, workload=load))])
     assert made is not None
     assert made.unit == made.to_page()["unit"] == "examples"
+
+
+def test_what_is_not_known_of_one_setting_is_told_of_that_one(tmp_path: Path) -> None:
+    few, more = sweep((SynchronousServers,), (1, 2)), sweep((AllReduce,), (1, 2, 4))
+    made = {each.run_id: replace(each, sweep=CALIBRATE) for each in (*few, *more)}
+    save_all(tmp_path, made.values())
+    page = ahead_page(analysed(read_sweep(tmp_path)))
+    assert page is not None
+    (part,) = page.parts
+    told = "of ps_sync, round_robin, the model's own error: one number of workers was measured"
+    assert told in " ".join(part.sentences)
+    assert part.figures[0].caption.endswith("Beyond 16 workers nothing is said.")
 
 
 def test_pictures_hold_rates_near_what_was_measured_and_bounds_beyond(shown: Sliders) -> None:

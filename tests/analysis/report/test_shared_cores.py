@@ -12,7 +12,7 @@ from analysis.data.cases import Case
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.marks import marks_of
 from analysis.planning.choice import choose
-from analysis.report.table import report_table
+from analysis.report.table import report_table, short_legend
 from analysis.report.verdict import verdict
 from analysis.stats.points import point_table
 from ps_allreduce.point.network import EmulatedNetwork
@@ -100,6 +100,13 @@ def test_tables_and_figures_name_the_base() -> None:
     figure = plot_throughput(case)
     assert figure is not None
     assert "ideal" not in [line.get_label() for axes in figure.axes for line in axes.lines]
+
+
+def test_the_screen_says_what_a_speed_up_is_over() -> None:
+    told = "Speed-up: over as many workers that do not communicate, times their number."
+    assert told in short_legend(case_of(records()))
+    apart = records(Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02)))
+    assert "Speed-up: over" not in short_legend(case_of(apart))
 
 
 def test_nobody_is_told_that_a_single_worker_is_faster(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from analysis.stats.explained_parts import MOST_STRETCH, Cause, explained_parts
 from analysis.stats.statistics import subtract
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy, Shard
 from ps_allreduce.point.resources import Coordinator, LayoutKind, Spread
@@ -45,10 +46,11 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import PlacementUsed, RowsAsked
 from tests.analysis.builders import case_of, links_between, run, runs, table_of, tasks_on, times
 from tests.analysis.report.test_sentences import of_links
-from tests.fakes import LOOKING_UP, make_experiment, make_host
+from tests.fakes import LOOKING_UP, OWN, make_experiment, make_host
 
 #: A launch whose workers do the same: 60 ms of compute, 20 ms of exchange.
 SOUND = {
@@ -483,6 +485,17 @@ def test_servers_are_advised_beside_workers_only_where_they_are_apart() -> None:
     told = advice_on(SPREAD, Cause.FEWER_WORKERS, ring)
     assert told.startswith("Hosts of servers compute no gradients: ")
     assert advice_on(chief, Cause.FEWER_WORKERS, ring) == ""
+
+
+def test_nobody_is_told_to_decode_less_of_what_is_made_up() -> None:
+    own = Workload(model=OWN, data=OwnDataset())
+    for load, told in ((Workload(), ""), (own, "Workers wait for input: ")):
+        served, ring = (
+            make_experiment(each, 2, workload=load) for each in (SynchronousServers, AllReduce)
+        )
+        advice = advice_on(served, Cause.INPUT, ring)
+        assert advice.startswith(told)
+        assert bool(advice) is bool(told)
 
 
 def test_nothing_is_advised_that_the_slower_one_has() -> None:

@@ -32,7 +32,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, runs, save_all, times
+from tests.analysis.builders import case_of, changed, runs, save_all, times
 from tests.fakes import make_experiment
 from tests.goldens import golden
 
@@ -171,6 +171,9 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     assert "(ps_async, round_robin, 1 ps, 4 workers: 93% of all)" in line
     assert "4 times the rate of the slowest worker is about 86 images/s, not 900." in line
     assert line.endswith(". Bounded staleness (--staleness 1) may help."), "all share one host"
+    bounded = runs(changed(near, staleness=1), times(1.0))
+    (line,) = share_lines(case_of(dealt, bounded))
+    assert "may help" not in line, "a bound was measured beside it"
     assert not share_lines(case_of(*(runs(each, times(1.0)) for each in even)))
     waiting = runs(make_experiment(AllReduce, 4), times(1.0))
     # Both ends of a window cut into steps, so that it holds fewer whole ones of some workers.
