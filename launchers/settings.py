@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ps_allreduce.declared import setting
+from ps_allreduce.declared import setting, typed
 from ps_allreduce.point.network import CONGESTION, PORT_BUFFER_BYTES, Traffic
 
 #: In the place of a launcher's name: whichever fits this machine.
@@ -107,4 +107,4 @@ class LauncherSettings:
 
 def option_of(name: str) -> str:
     """How a setting is typed."""
-    return "--time" if name == "time_limit" else f"--{name.replace('_', '-')}"
+    return "--time" if name == "time_limit" else typed(name)

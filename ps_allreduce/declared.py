@@ -48,6 +48,11 @@ class Declared:
         return (self.said or f"{name.replace('_', ' ')} {{}}").format(shown)
 
 
+def typed(name: str) -> str:
+    """The option of a setting of that name."""
+    return f"--{name.replace('_', '-')}"
+
+
 def megabytes(size: float) -> str:
     """Bytes as `0.5 MB`."""
     return f"{size / 1e6:g} MB"

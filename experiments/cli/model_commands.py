@@ -192,7 +192,7 @@ def _suggestion(
             fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
                 f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest(plan, unit)}, "
-                f"with num_ps {better} it holds {_hottest(fewer, unit)}; use {better} or "
+                f"with --num-ps {better} it holds {_hottest(fewer, unit)}; use {better} or "
                 "another policy."
             )
     return lines

@@ -126,8 +126,8 @@ class Training:
             raise UserError(f"{strategy.label}: {refusal}")
         if strategy.columns().get("synchronous_steps") or workload.schedule != RateSchedule():
             raise UserError(
-                f"{strategy.label}: a training that changes on the way, by synchronous_steps or "
-                "the learning rate, is measured and not written. Choose another setting."
+                f"{strategy.label}: a training that changes on the way, by --synchronous-steps "
+                "or the learning rate, is measured and not written. Choose another setting."
             )
         if isinstance(workload.model, RecommenderModel):
             raise UserError(

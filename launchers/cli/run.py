@@ -36,7 +36,7 @@ LONGEST_WORD = 400
 
 #: The name of a setting where a sentence says which values it may have, and what it goes with.
 SETTING = re.compile(
-    r"(?<![\w./'-])(?:[a-z_]+(?= must )|[a-z]+_[a-z_]+(?= (?:up to|belongs|adds|needs|\d)))"
+    r"(?<![\w./'-])(?:[a-z_]+(?= must )|[a-z]+_[a-z_]+(?= (?:belongs|adds|needs|\d)))"
 )
 
 

@@ -130,7 +130,7 @@ def make_plan(
         what = "shards" if policy is Policy.PARTITIONED else "trainable variables"
         raise UserError(
             f"{num_ps} parameter servers but only {most} {what} to place "
-            f"(policy {policy}): choose num_ps up to {most}."
+            f"(policy {policy}): choose --num-ps up to {most}."
         )
     servers = _ASSIGN[policy]([piece.num_bytes for piece in pieces], num_ps)
     placed = [

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ps_allreduce.declared import typed
 from ps_allreduce.errors import UserError, at_least
 from ps_allreduce.point.resources import Device, Resources, Spread
 from ps_allreduce.point.strategies.base import LookingUp, Strategy, StrategySide
@@ -82,8 +83,9 @@ class AllReduce(LookingUp):
             return settings.put_into(cls())
         if stated := [name for name in settings.stated if name in WIRE_SETTINGS]:
             raise UserError(
-                f"in packs (bytes_per_pack, or collective {Collective.NCCL} or {Collective.AUTO}) "
-                f"TensorFlow decides what is sent: leave {', '.join(stated)} out."
+                f"in packs (--bytes-per-pack, or --collective {Collective.NCCL} or "
+                f"{Collective.AUTO}) TensorFlow decides what is sent: leave "
+                f"{', '.join(map(typed, stated))} out."
             )
         return settings.put_into(cls(collective=collective, sending=Packs()))
 

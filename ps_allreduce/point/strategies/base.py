@@ -13,6 +13,7 @@ from enum import Flag
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, get_args, get_type_hints
 
+from ps_allreduce.declared import typed
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import RowRule, Stack
 from ps_allreduce.point.placement import (
@@ -88,8 +89,8 @@ class Servers(Columns):
         if used < self.num_ps:
             raise UserError(
                 f"{self.num_ps} parameter servers but only {used} would hold a variable or a row "
-                f"of a table (table_rows {self.table_rows}, policy {self.placement}): choose "
-                f"num_ps up to {used}."
+                f"of a table (--table-rows {self.table_rows}, policy {self.placement}): choose "
+                f"--num-ps up to {used}."
             )
         return plan
 
@@ -163,12 +164,11 @@ class Strategy(Columns):
         Raises:
             UserError: a setting is not one of this strategy's, or has no valid value.
         """
-        known = ", ".join(sorted(cls.understands()))
+        known = ", ".join(map(typed, sorted(cls.understands())))
         for name in settings.stated:
             if name not in cls.understands():
                 raise UserError(
-                    f"strategy {cls.kind} has no setting {name}: leave it out "
-                    f"(--{name.replace('_', '-')}). "
+                    f"strategy {cls.kind} has no setting {typed(name)}: leave it out. "
                     + (f"Its settings: {known}." if known else "It has no settings.")
                 )
         return cls._made(settings)

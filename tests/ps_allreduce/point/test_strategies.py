@@ -42,6 +42,15 @@ def test_no_size_is_below_zero(strategy: type[AnyStrategy], mistake: dict[str, A
         strategy.of(StrategySettings(**mistake))
 
 
+def test_settings_that_are_refused_are_named_as_they_are_typed() -> None:
+    told = r"^strategy horovod has no setting --num-ps: leave it out\. Its settings: --cycle-ms, "
+    with pytest.raises(UserError, match=told):
+        Horovod.of(StrategySettings(num_ps=2))
+    packs = r"^in packs \(--bytes-per-pack, or --collective .* leave --in-flight out\.$"
+    with pytest.raises(UserError, match=packs):
+        AllReduce.of(StrategySettings(bytes_per_pack=0, in_flight=2))
+
+
 def test_sizes_count_elements_of_four_bytes() -> None:
     messages = Wire(group_bytes=1000, cut_bytes=402).messages
     assert (messages.group_size, messages.cut_size) == (250, 100)
