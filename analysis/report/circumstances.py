@@ -15,8 +15,17 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison
-from analysis.stats.decision import UNSURE
-from analysis.stats.doubts import Drift, drifts_of, is_uneven, jobs_of, neighbours_of
+from analysis.stats.decision import UNSURE, Outcome
+from analysis.stats.doubts import (
+    Drift,
+    drifts_of,
+    in_most_launches,
+    is_disturbed,
+    is_uneven,
+    jobs_of,
+    neighbours_of,
+    others_explain,
+)
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_name, point_table
 from analysis.stats.statistics import estimate
@@ -86,10 +95,14 @@ def circumstances(case: Case) -> list[str]:
     return lines + _processor_lines(launches) + _interface_lines(launches)
 
 
-def doubts_of_numbers(case: Case) -> list[str]:
-    """The doubts about numbers of the table, which stand beside it on the screen, too."""
+def doubts_of_numbers(case: Case, row: Comparison | None) -> list[str]:
+    """The doubts about numbers of the table, which stand beside it on the screen, too.
+
+    Args:
+        row: what the headline compares.
+    """
     of_hosts = [*_mixed_lines(case), *_other_base_lines(case), *_job_lines(case)]
-    of_hosts += busy_lines(case)
+    of_hosts += busy_lines(case, row)
     return [*of_hosts, *loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
@@ -119,8 +132,12 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def busy_lines(case: Case) -> list[str]:
-    """Which runs others disturbed; the load average counts where it was not measured."""
+def busy_lines(case: Case, row: Comparison | None) -> list[str]:
+    """Which runs others disturbed; the load average counts where it was not measured.
+
+    Args:
+        row: what the headline compares.
+    """
     lines, records = [], [record for point in case.points for record in point.records]
     points = [point_name(point) for point in case.points for _ in point.records]
     loads = {
@@ -128,7 +145,8 @@ def busy_lines(case: Case) -> list[str]:
         "the hypervisor": [record.stolen_load for record in records],
     }
     if told := taken_text(loads, count_text(len(records), "run"), points):
-        lines.append(f"{told} Measure again in another RESULTS folder when nothing else runs.")
+        again = "Measure again in another RESULTS folder when nothing else runs."
+        lines.append(" ".join(filter(None, [told, _stands_text(row), again])))
     busy = [record.began_busy for record in records]
     if any(busy):
         lines.append(
@@ -138,6 +156,24 @@ def busy_lines(case: Case) -> list[str]:
             "left of the run just before."
         )
     return lines
+
+
+def _stands_text(row: Comparison | None) -> str:
+    """Why a verdict stands beside other programs; empty where there is none, or nothing beside."""
+    if row is None or not any(is_disturbed(point).any() for point in row.points):
+        return ""
+    told = row.better_first()
+    slower, why = told.second.best, ""
+    most = others_explain(slower)
+    if told.outcome is Outcome.FASTER and not is_disturbed(slower).any():
+        why = "only the faster setting is known to be disturbed"
+    elif told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
+        why = f"by the rule of decision, other programs could explain up to {most:.2f}x"
+    elif told.outcome in (Outcome.FASTER, Outcome.EQUAL) and not any(
+        in_most_launches(point, is_disturbed(point)) for point in told.points
+    ):
+        why = "at most half of the launches of each setting are known to be disturbed"
+    return f"The verdict stands: {why}." if why else ""
 
 
 def _processor_lines(launches: pd.DataFrame) -> list[str]:
@@ -166,12 +202,12 @@ def loss_lines(case: Case) -> list[str]:
             f"{_WAITS}"
         )
     if stalled.any():
-        both = ((lost > 0.0) & (stalled > 0.0)).sum()
-        also = "all" if both == (stalled > 0.0).sum() else both or "none"
+        both, several = ((lost > 0.0) & (stalled > 0.0)).sum(), (stalled > 0.0).sum()
         lines.append(
-            f"{(stalled > 0.0).sum()} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
+            f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
             f"time (up to {stalled.max():.0%}{points_text(points, stalled > 0.0)}); "
-            f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {also} of these."
+            f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {both} of "
+            f"{several} that stalled."
         )
     return lines
 

@@ -82,7 +82,7 @@ def _launches_text(row: Comparison) -> str:
 def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
     suite, stock = row.sides
-    training = "synchronous" if suite.best.setting.traits.synchronous else "asynchronous"
+    training = training_text(suite.best)
     is_decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER)
     first = as_told(row)
     apart = transports_label(*(point.transport for point in first.points))
@@ -232,11 +232,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     best, row = leader(table, contending), leading(table, contending)
     is_default = default_of(best, contending) is best
     named = f"{best.setting.label}{' (the default)' * is_default}"
-    training = "synchronous" if best.setting.traits.synchronous else "asynchronous"
-    whose = "the suite's " * any(p.setting.traits.as_shipped for p in case.points)
-    among = f"{whose}{len(contending)} {training} settings at {workers_text(best.num_workers)}"
-    among += _carried_text(case, best)
-    measured = _measured_text(case, best)
+    measured, among = _measured_text(case, best), _among_text(case, contending)
     if row is None:
         return (
             f"It is not known which of {among} is fastest: nothing is decided. "
@@ -247,11 +243,34 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         opening = f"Of {among}, {named} is the fastest with {measured}"
         told += _next_text(table, row, contending)
     else:
-        opening = f"It is not decided which of {among} is fastest. {capital(named)} made {measured}"
+        left_open = [point for point in contending if not table.beats(best, point)]
+        among = _among_text(case, left_open)
+        slower = _slower_text(len(contending) - len(left_open))
+        opening = f"It is not decided which of {among} is fastest{slower}. "
+        opening += f"{capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {_left_text(best, left)} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
+
+
+def _among_text(case: Case, points: Sequence[Point]) -> str:
+    """`3 synchronous settings at 4 workers`, the suite's where others were measured, too."""
+    whose = "the suite's " * any(p.setting.traits.as_shipped for p in case.points)
+    where = workers_text(points[0].num_workers)
+    carried = _carried_text(case, points[0])
+    return f"{whose}{len(points)} {training_text(points[0])} settings at {where}{carried}"
+
+
+def _slower_text(slower: int) -> str:
+    """How many settings are decided to be slower than the one that leads; empty if none is."""
+    verb = "is" if slower == 1 else "are"
+    return f"; {count_text(slower, 'other')} {verb} slower" * bool(slower)
+
+
+def training_text(point: Point) -> str:
+    """How its workers train."""
+    return "synchronous" if point.setting.traits.synchronous else "asynchronous"
 
 
 def _next_text(table: Comparisons, row: Comparison, contending: Sequence[Point]) -> str:
@@ -277,16 +296,16 @@ def passed_over_line(case: Case, *chosen: Sequence[Point]) -> str:
     return f"Passed over, having fewer launches: {named}."
 
 
-def _carried_text(case: Case, best: Point) -> str:
+def _carried_text(case: Case, one: Point) -> str:
     """What carries the gradients of contenders; empty where all that train alike share it."""
     carried = {
         point.transport
         for point in case.points
-        if point.setting.traits.synchronous is best.setting.traits.synchronous
-        and point.setting.traits.as_shipped is best.setting.traits.as_shipped
+        if point.setting.traits.synchronous is one.setting.traits.synchronous
+        and point.setting.traits.as_shipped is one.setting.traits.as_shipped
         and len(point.rates)
     }
-    transport = best.transport
+    transport = one.transport
     if transport is None or carried <= {transport, None}:
         return ""
     return _brackets(_format_text(case, transport))

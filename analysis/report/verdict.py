@@ -36,6 +36,7 @@ from analysis.report.meetings import (
     passed_over_line,
     share_text,
     stock_sentence,
+    training_text,
 )
 from analysis.report.what_was_run import notes_line, sparse_line
 from analysis.report.where_time_goes import humps_lines, trend_lines
@@ -48,7 +49,7 @@ from analysis.stats.decision import (
     Outcome,
 )
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
-from analysis.stats.rivals import Kind, Side, contenders, rivals_of
+from analysis.stats.rivals import Kind, Side, contenders, failed_beyond, rivals_of
 from analysis.stats.setting_pairs import Ladder, ladders
 from analysis.wording import (
     capital,
@@ -129,7 +130,7 @@ def verdict(case: Case) -> Verdict:
         if line.rstrip(".").casefold() not in headline.casefold()
     ]
     trend = trend_lines(row.points) if row and row.outcome not in UNSURE else []
-    doubts = (*doubts_of_numbers(case), *drift, *trend)
+    doubts = (*doubts_of_numbers(case, row), *drift, *trend)
     warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(filter(None, _otherwise_lines(case, main)))
     if main:
@@ -234,8 +235,12 @@ def _doubts(main: Comparison) -> list[str]:
     larger = [point for point in main.case.points if point.room in main.beyond]
     # Hosts of servers alone have room for workers that nobody started.
     by_room = main.basis is Basis.HOSTS and any(p.room != p.num_workers for p in larger)
-    more, on = each_text(main.beyond), "on hosts with room for" if by_room else "at"
-    return [f"No verdict {on} {more} workers: too few launches ended well."]
+    on = "on hosts with room for" if by_room else "at"
+    return [_no_verdict_text(f"{on} {each_text(main.beyond)}")]
+
+
+def _no_verdict_text(where: str) -> str:
+    return f"No verdict {where} workers: too few launches ended well."
 
 
 def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
@@ -244,9 +249,13 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     Of one side alone the fastest asynchronous setting, where the headline is not about it.
     """
     if main is None:
-        for contending in [*contenders(case)][1:]:
-            said = fastest_sentence(case, contending)
-            yield f"Asynchronous settings are another training, so they stand apart. {said}"
+        for number, contending in enumerate(contenders(case)):
+            if number:
+                said = fastest_sentence(case, contending)
+                yield f"Asynchronous settings are another training, so they stand apart. {said}"
+            if more := failed_beyond(case, contending):
+                settings = f"{training_text(contending[0])} settings"
+                yield _no_verdict_text(f"on {settings} at {each_text(more)}")
         return
     yield from basis_lines(main)
     yield from _doubts(main)

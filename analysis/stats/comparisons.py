@@ -62,7 +62,7 @@ class Comparison:
 
     Attributes:
         basis: what sides have equally much of; None for two settings that are no sides.
-        beyond: larger sizes at which both sides have launches, and not enough of them.
+        beyond: larger sizes at which both sides were tried, and one has not enough launches.
     """
 
     case: Case

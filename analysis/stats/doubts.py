@@ -94,19 +94,20 @@ def doubt_about(
 
 def _disturbed(*points: Point) -> Iterator[Doubt]:
     """Others slow a side down at most by what they take: its rival seems faster by that."""
-    disturbed = [point for point in points if _in_most_launches(point, _is_disturbed(point))]
+    disturbed = [point for point in points if in_most_launches(point, is_disturbed(point))]
     if not disturbed:
         return
     first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
     loads = pd.concat([point.known("foreign_load") for point in disturbed])
     yield Doubt(
         reason=f"other programs took {range_text(loads[loads > FOREIGN_LIMIT])} of a host's "
-        f"processor time in {_named(disturbed, _is_disturbed)}, so rates may depend on them",
+        f"processor time in {_named(disturbed, is_disturbed)}, so rates may depend on them",
         explains=(second, first),
     )
 
 
-def _is_disturbed(point: Point) -> pd.Series:
+def is_disturbed(point: Point) -> pd.Series:
+    """Of each launch of which it is known, whether others took much of the processors."""
     return point.known("foreign_load") > FOREIGN_LIMIT
 
 
@@ -114,6 +115,11 @@ def _slowed(point: Point) -> float:
     """So many times as fast would a point be without others, in its most disturbed launch."""
     load = min(float(point.known("foreign_load").max()), 1.0)
     return math.inf if load == 1.0 else 1 / (1 - load)
+
+
+def others_explain(slower: Point) -> float:
+    """So many times as fast may a rival seem because others slow this one down."""
+    return math.pow(_slowed(slower), FAR)
 
 
 def _names(points: Sequence[Point]) -> str:
@@ -126,13 +132,13 @@ def _named(points: Sequence[Point], happened: Callable[[Point], pd.Series]) -> s
     return f"{'all' if all_ else 'most'} launches of {_names(points)}"
 
 
-def _in_most_launches(point: Point, happened: pd.Series) -> bool:
+def in_most_launches(point: Point, happened: pd.Series) -> bool:
     """Launches of which it is not known count as those where it did not happen."""
     return bool(happened.sum() > len(point.launches) / 2)
 
 
 def _busy(*points: Point) -> Iterator[Doubt]:
-    busy = [point for point in points if _in_most_launches(point, _is_busy(point))]
+    busy = [point for point in points if in_most_launches(point, _is_busy(point))]
     if busy:
         shares = pd.concat([point.known("machine_busy") for point in busy])
         yield Doubt(
@@ -165,7 +171,7 @@ def is_uneven(point: Point) -> bool:
         return False
     others = point.num_workers - 1
     shares = point.known("largest_share")
-    return _in_most_launches(point, shares * others > UNEVEN * (1 - shares))
+    return in_most_launches(point, shares * others > UNEVEN * (1 - shares))
 
 
 def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:

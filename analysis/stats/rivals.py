@@ -14,6 +14,7 @@ with the same strategy and as many servers.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -225,11 +226,27 @@ def contenders(case: Case, metric: Metric = RATE) -> Iterator[tuple[Point, ...]]
             yield tuple(often if len(often) > 1 else found)
 
 
+def failed_beyond(case: Case, contending: Sequence[Point]) -> list[int]:
+    """More workers, with which several such settings were tried, and too few ended well."""
+    first = contending[0]
+    tried = Counter(
+        point.num_workers
+        for point in case.points
+        if _is_asked(point, first.setting.traits.synchronous)
+        and point.transport == first.transport
+        and not is_uneven(point)
+    )
+    return sorted(n for n, several in tried.items() if n > first.num_workers and several > 1)
+
+
 def _contends(point: Point, synchronous: bool, metric: Metric) -> bool:
-    traits = point.setting.traits
-    alike = traits.synchronous is synchronous and not traits.as_shipped
     measured = len(metric.values(point)) > 0 and not (metric == RATE and is_uneven(point))
-    return alike and traits.communicates() and measured
+    return _is_asked(point, synchronous) and measured
+
+
+def _is_asked(point: Point, synchronous: bool) -> bool:
+    traits = point.setting.traits
+    return traits.synchronous is synchronous and not traits.as_shipped and traits.communicates()
 
 
 def passed_over(case: Case, chosen: Sequence[Point]) -> list[Point]:

@@ -129,7 +129,7 @@ class Meeting(Generic[T]):
 
     Attributes:
         points: the settings of each side to choose from, in their order; neither is empty.
-        beyond: larger sizes at which both sides have launches, and not enough of them.
+        beyond: larger sizes at which both sides were tried, and one has not enough launches.
     """
 
     basis: Basis
@@ -201,7 +201,8 @@ class Rivals(Generic[T]):
             if common:
                 most = {size: min(map(self._most, (one[size], other[size]))) for size in common}
                 size = max([size for size in common if most[size] >= self.enough] or common)
-                beyond = tuple(int(larger) for larger in sorted(common) if larger > size)
+                tried = self._tried(first, basis) & self._tried(second, basis)
+                beyond = tuple(sorted(larger for larger in tried if larger > size))
                 yield self.meeting(basis, (first, second), (one[size], other[size]), beyond)
                 return
 
@@ -225,6 +226,10 @@ class Rivals(Generic[T]):
             if self.launches(point):
                 found.setdefault(size_of(self.experiment(point)), []).append(point)
         return found
+
+    def _tried(self, kind: SideKind, basis: Basis) -> set[int]:
+        """The sizes of a side's points, also of those without launches."""
+        return {_SIZES[basis](self.experiment(point)) for point in self.of(kind)}
 
     def _most(self, points: Sequence[T]) -> int:
         return max(map(self.launches, points))

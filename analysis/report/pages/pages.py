@@ -35,6 +35,7 @@ from analysis.report.what_was_run import (
 )
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
+from analysis.stats.rivals import Kind
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.studies import SHOWN
 from analysis.wording import TextTable
@@ -213,12 +214,14 @@ def _files_told(path: Path) -> set[str]:
 
 
 def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
-    """The sweep and its question; a study with a page has its own."""
+    """The sweep and its question, where anything is compared; a study with a page has its own."""
     if study:
         return f"Study {name}"
-    sides = any(comparisons(report.case).main for report in reports)
-    question = "parameter servers or all-reduce?" if sides else "which setting is fastest?"
-    return f"Sweep {name}: {question}"
+    rows = [row for report in reports for row in comparisons(report.case).rows]
+    if any(row.kind is Kind.MAIN for row in rows):
+        return f"Sweep {name}: parameter servers or all-reduce?"
+    compared = any(row.decision.ratio is not None for row in rows)
+    return f"Sweep {name}{': which setting is fastest?' * compared}"
 
 
 def _without(page: Page | None, picture: SavedFigure | None) -> list[Page]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -27,9 +28,10 @@ from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from analysis.wording import points_text
-from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
+from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute
-from tests.analysis.builders import case_of, reported, runs, table_of, times
+from ps_allreduce.record.records import RunRecord
+from tests.analysis.builders import case_of, reported, run, runs, table_of, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
 from tests.fakes import make_experiment, make_host
 
@@ -101,7 +103,7 @@ def test_disturbed_runs_are_told_with_their_points() -> None:
         runs(make_experiment(AllReduce, 2), times(2.0), hosts=loaded),
         runs(make_experiment(SynchronousServers, 2), times(2.0), hosts=begun),
     )
-    taken, busy = busy_lines(case)
+    taken, busy = busy_lines(case, None)
     assert "in 3 of 9 runs (known of 3; up to 31%: 3 of all-reduce, 2 workers)" in taken
     assert " per processor: 3 of ps_sync, round_robin, 2 workers. " in busy
 
@@ -114,6 +116,42 @@ def test_no_reason_is_the_commonest_of_reasons_that_are_as_common() -> None:
     bad.append(runs(own, {5: None}, reason="reason 4"))
     (told,) = attempts_lines(case_of(runs(own, times(1.0)), *bad).attempts)
     assert told.endswith("3 failed. Commonest reason (2 of 3): reason 4")
+
+
+@pytest.mark.parametrize(
+    ("faster", "slower", "factor", "why"),
+    [
+        ((), (0, 1, 2), 2.0, "by the rule of decision, other programs could explain up to 1.29x"),
+        ((0, 1, 2), (), 2.0, "only the faster setting is known to be disturbed"),
+        ((), (1,), 1.2, "{}"),
+        ((), (1,), 1.001, "{}"),
+        ((), (0, 1, 2), 1.2, ""),
+        ((), (), 2.0, ""),
+    ],
+)
+def test_why_a_verdict_stands_beside_other_programs(
+    faster: tuple[int, ...], slower: tuple[int, ...], factor: float, why: str
+) -> None:
+    def side(strategy: type[AnyStrategy], share: float, taken: tuple[int, ...]) -> list[RunRecord]:
+        own, loads = make_experiment(strategy, 2), [0.12 if n in taken else 0.01 for n in range(3)]
+        hosts = [(make_host("n0", foreign_load=load),) for load in loads]
+        return [run(own, rate, n, hosts=hosts[n]) for n, rate in times(share).items()]
+
+    case = case_of(
+        runs(make_experiment(Single), times(1.0), hosts=(make_host("n0", foreign_load=0.12),)),
+        side(AllReduce, factor, faster),
+        side(SynchronousServers, 1.0, slower),
+    )
+    few = "at most half of the launches of each setting are known to be disturbed"
+    (line,) = [line for line in verdict(case).doubts if line.startswith("More than 5% of a host")]
+    told = f" The verdict stands: {why.format(few)}." if why else ""
+    assert re.search(rf" workers?\)\.{re.escape(told)} Measure again ", line)
+
+
+def test_of_runs_that_stalled_it_is_counted_how_many_lost_packets() -> None:
+    told = {title: loss_lines(case)[-1] for title, case in losses().items() if "stalls " in title}
+    assert told["stalls with a known loss"].endswith(" of their segments: 3 of 3 that stalled.")
+    assert told["stalls without a known loss"].endswith(" of their segments: 0 of 3 that stalled.")
 
 
 def test_of_many_disturbed_points_those_with_most_runs_are_named() -> None:

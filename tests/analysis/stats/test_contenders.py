@@ -127,6 +127,34 @@ def test_the_headline_says_which_setting_is_fastest_and_whether_it_beats_the_def
     golden.check({"sentences/contenders.txt": "\n".join(texts)})
 
 
+def test_settings_that_are_decided_to_be_slower_are_not_called_open() -> None:
+    said = verdict(CASES["the runner-up is no slower"])
+    opening = "It is not decided which of 2 {} settings at 2 workers is fastest; 1 other is slower."
+    assert said.headline.startswith(opening.format("synchronous"))
+    assert opening.format("asynchronous") in said.otherwise[0]
+
+
+def test_more_workers_at_which_all_settings_but_one_failed_are_told() -> None:
+    failed: dict[int, float | None] = dict.fromkeys(range(3))
+    larger = {
+        policy: make_experiment(num_workers=4, num_ps=2, placement=policy)
+        for policy in (ROUND, EVEN)
+    }
+    case = case_of(
+        *(
+            runs(make_experiment(num_ps=2, placement=policy), times(factor))
+            for policy, factor in ((ROUND, 1.0), (EVEN, 2.0))
+        ),
+        runs(larger[ROUND], times(2.0)),
+        runs(larger[EVEN], failed),
+    )
+    said = verdict(case)
+    assert "Of 2 synchronous settings at 2 workers, " in said.headline
+    assert said.otherwise == (
+        "No verdict on synchronous settings at 4 workers: too few launches ended well.",
+    )
+
+
 @pytest.mark.parametrize("rates", [(100.1,), (110.0, 60.0, 170.0)])
 def test_a_default_that_leads_by_chance_is_not_called_the_fastest(rates: tuple[float, ...]) -> None:
     case = case_of(
@@ -223,7 +251,7 @@ def all_reduce(factor: float) -> list[RunRecord]:
 def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrategy]) -> None:
     case, name = case_of(swept(strategy)), strategy.kind
     told = verdict(case).headline
-    assert f" is fastest. {name}, partitioned, 2 ps made " in told
+    assert f" is fastest; 1 other is slower. {name}, partitioned, 2 ps made " in told
     assert f"faster than {name}, round_robin, 1 ps, 3 launches each; whether it is faster" in told
     others = ("round_robin, 2", "round_robin, 4", "partitioned, 4")
     left = f"3 others ({'; '.join(f'{name}, {each} ps' for each in others)})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +119,8 @@ def test_the_headline_is_on_the_most_equal_hosts_with_enough_launches(
     assert len({num_hosts(p.experiment) for side in main.sides for p in side.points}) == 1
 
 
-BESIDE = served(2, 2, LayoutKind.COLOCATED)
+BESIDE_WORKERS = LayoutKind.COLOCATED
+BESIDE = served(2, 2, BESIDE_WORKERS)
 
 SIDES: Mapping[str, tuple[Mapping[Experiment, float], Prices | None]] = {
     "hosts of servers count, and equal workers come next": (
@@ -143,6 +145,17 @@ def test_where_sides_meet_is_told() -> None:
         money = [line for line in said.details if line.startswith("For a unit of money")]
         texts.append("\n".join([f"# {title}", said.headline, *said.otherwise, *money, ""]))
     golden.check({"sentences/equal_hosts.txt": "\n".join(texts)})
+
+
+@pytest.mark.parametrize("failing", ["all-reduce", "servers"])
+def test_where_a_side_failed_on_more_hosts_no_verdict_is_told(failing: str) -> None:
+    failed: dict[int, float | None] = dict.fromkeys(range(3))
+    rates = {each: failed if each == failing else times(3.0) for each in ("all-reduce", "servers")}
+    larger = {reduced(4): rates["all-reduce"], served(4, 4, BESIDE_WORKERS): rates["servers"]}
+    points: Launches = {reduced(2): times(2.0), BESIDE: times(1.0), **larger}
+    said = verdict(case_of(points))
+    assert " at 2 workers " in said.headline
+    assert said.otherwise == ("No verdict at 4 workers: too few launches ended well.",)
 
 
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
