@@ -298,7 +298,7 @@ def _heading_on_screen(case: Case, name: str) -> str:
 
 
 #: Else it is over a single worker, whose rate stands in the table.
-_SPEEDUP = "Speed-up: over {base}, times their number."
+_SPEEDUP = "Speed-up: the rate over that of {base}, times the number of workers."
 
 
 def short_legend(case: Case) -> str:

@@ -213,7 +213,8 @@ class EmulatedNetwork:
         if self.congestion != CONGESTION:
             parts.append(self.congestion)
         if self.port_buffer_bytes != PORT_BUFFER_BYTES:
-            parts.append(f"ports of {self.port_buffer_bytes / 1e3:.3g} kB")
+            size = self.port_buffer_bytes / 1e3
+            parts.append(f"ports of {size:{'.3g' if size < 1e3 else '.0f'}} kB")
         if self.rto_min_s != RTO_MIN_S:
             parts.append(f"timeouts from {self.rto_min_s * 1e3:g}ms")
         if self.loss:

@@ -103,10 +103,10 @@ def test_tables_and_figures_name_the_base() -> None:
 
 
 def test_the_screen_says_what_a_speed_up_is_over() -> None:
-    told = "Speed-up: over as many workers that do not communicate, times their number."
+    told = "Speed-up: the rate over that of as many workers that do not communicate, times"
     assert told in short_legend(case_of(records()))
     apart = records(Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02)))
-    assert "Speed-up: over" not in short_legend(case_of(apart))
+    assert "Speed-up: the rate" not in short_legend(case_of(apart))
 
 
 def test_nobody_is_told_that_a_single_worker_is_faster(tmp_path: Path) -> None:

@@ -103,6 +103,11 @@ def test_traffic_is_told_in_words() -> None:
     )
 
 
+@pytest.mark.parametrize(("size", "text"), [(32 << 10, "32.8 kB"), (4 << 20, "4194 kB")])
+def test_a_port_is_told_in_plain_digits(size: int, text: str) -> None:
+    assert str(network(port_buffer_bytes=size)) == f"1gbit, ports of {text}"
+
+
 def test_traffic_on_every_link_is_a_ring_to_which_others_add() -> None:
     busy = network(num_hosts=3, traffic=(EVERYWHERE, TO_ONE, TO_ONE))
     assert busy.streams() == {(0, 1): 2e8, (1, 2): 2e8, (2, 0): 3e8}
