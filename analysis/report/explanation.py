@@ -95,7 +95,7 @@ def nothing_explained_text(case: Case) -> str:
     """Why no difference has parts; a single worker is compared, but not explained."""
     outcomes = {row.outcome for row in comparisons(case).by_pair.values()}
     if outcomes & {Outcome.FASTER, Outcome.SLOWER}:
-        return "Raw timings are missing, so no difference is explained."
+        return "Raw timings of a launch or more are missing, so no difference is explained."
     return (
         "By the rule of decision no two settings that exchange gradients are known to differ, so "
         "no difference is explained."

@@ -749,7 +749,7 @@ def test_differences_without_raw_timings_are_not_told_as_none() -> None:
     table, records = table_of(pair)
     (case,) = make_cases(table.assign(mean_step_s=float("nan")), records)
     assert explanation_lines(case) == []
-    assert nothing_explained_text(case).startswith("Raw timings are missing")
+    assert nothing_explained_text(case).startswith("Raw timings of a launch or more are missing")
     # A single worker that is slower than several is no difference to be explained.
     equal = runs(make_experiment(SynchronousServers, 2), times(1.0))
     case = case_of(runs(alone, times(0.5)), runs(ring, times(1.0)), equal)
