@@ -184,5 +184,5 @@ def _draw_changes(
     look = SIDE_COLOURS[side_name(items[0].second.best.setting.traits)], marker
     axes.axvline(1.0, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
     marks = _exchange_marks(items).assign(y=range(len(items)))
-    draw_rows(axes, marks, look, limits, unclaimed="nothing to compare with")
+    draw_rows(axes, marks.assign(unclaimed="nothing to compare with"), look, limits)
     name_rows(axes, [item.first.best.setting.exchange for item in items])

@@ -53,7 +53,6 @@ def draw_rows(
     look: tuple[str, str],
     limits: tuple[float, float],
     *,
-    unclaimed: str = "",
     counted: bool = True,
 ) -> None:
     """Launches, mean, interval and bound of every mark on its row, or why there is none.
@@ -65,13 +64,12 @@ def draw_rows(
             there is this column, are hollow; `unclaimed`, where there is this column, is what
             stands where a point has launches and no value.
         look: colour and marker.
-        unclaimed: the same of all points.
         counted: at the right of a row stand its launches that are ok, of those planned.
     """
     for mark in marks.itertuples():
         _draw_launches_and_mean(axes, mark, look)
         _draw_limits(axes, mark, look[0], limits)
-        _say(axes, mark, limits[0], unclaimed, counted=counted)
+        _say(axes, mark, limits[0], counted=counted)
 
 
 def _draw_launches_and_mean(axes: Axes, mark: Any, look: tuple[str, str]) -> None:
@@ -99,10 +97,10 @@ def _draw_limits(axes: Axes, mark: Any, colour: str, limits: tuple[float, float]
         draw_cross(axes, limits[0], mark.y, colour)
 
 
-def _say(axes: Axes, mark: Any, left: float, unclaimed: str, *, counted: bool) -> None:
+def _say(axes: Axes, mark: Any, left: float, *, counted: bool) -> None:
     """Why there is no mean, and how many launches there are."""
     if math.isnan(mark.mean):
-        told = getattr(mark, "unclaimed", unclaimed) if mark.ok else "no launch ended well"
+        told = getattr(mark, "unclaimed", "") if mark.ok else "no launch ended well"
         axes.text(left, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
     if counted:
         right, told = axes.get_yaxis_transform(), f"{mark.ok}/{mark.planned}"

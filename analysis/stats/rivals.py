@@ -232,7 +232,7 @@ def failed_beyond(case: Case, contending: Sequence[Point]) -> list[int]:
     tried = Counter(
         point.num_workers
         for point in case.points
-        if _is_asked(point, first.setting.traits.synchronous)
+        if _may_contend(point, first.setting.traits.synchronous)
         and point.transport == first.transport
         and not is_uneven(point)
     )
@@ -241,10 +241,10 @@ def failed_beyond(case: Case, contending: Sequence[Point]) -> list[int]:
 
 def _contends(point: Point, synchronous: bool, metric: Metric) -> bool:
     measured = len(metric.values(point)) > 0 and not (metric == RATE and is_uneven(point))
-    return _is_asked(point, synchronous) and measured
+    return _may_contend(point, synchronous) and measured
 
 
-def _is_asked(point: Point, synchronous: bool) -> bool:
+def _may_contend(point: Point, synchronous: bool) -> bool:
     traits = point.setting.traits
     return traits.synchronous is synchronous and not traits.as_shipped and traits.communicates()
 

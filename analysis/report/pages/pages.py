@@ -35,7 +35,6 @@ from analysis.report.what_was_run import (
 )
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
-from analysis.stats.rivals import Kind
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.studies import SHOWN
 from analysis.wording import TextTable
@@ -217,10 +216,10 @@ def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
     """The sweep and its question, where anything is compared; a study with a page has its own."""
     if study:
         return f"Study {name}"
-    rows = [row for report in reports for row in comparisons(report.case).rows]
-    if any(row.kind is Kind.MAIN for row in rows):
+    tables = [comparisons(report.case) for report in reports]
+    if any(table.main for table in tables):
         return f"Sweep {name}: parameter servers or all-reduce?"
-    compared = any(row.decision.ratio is not None for row in rows)
+    compared = any(row.decision.ratio is not None for table in tables for row in table.rows)
     return f"Sweep {name}{': which setting is fastest?' * compared}"
 
 
