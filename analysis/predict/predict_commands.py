@@ -38,6 +38,7 @@ from analysis.wording import (
     with_interval,
 )
 from ps_allreduce.errors import UserError
+from ps_allreduce.point.experiment import MOST_WORKERS
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.records import BUSY_LIMIT, RunRecord
@@ -80,7 +81,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 )
 @click.option(
     "--num-ps",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST_WORKERS),
     metavar="<n>",
     help="Parameter servers.  [default: as measured: so many, or one for each worker]",
 )

@@ -34,7 +34,7 @@ from analysis.predict.models import PERFECT, DealtLoad, Fit, Load, step_s
 from analysis.predict.planned_loads import planned_load, with_hosts
 from analysis.predict.sent import SentBytes
 from ps_allreduce.errors import UserError
-from ps_allreduce.point.experiment import Experiment
+from ps_allreduce.point.experiment import MOST_WORKERS, Experiment
 from ps_allreduce.record.records import RunRecord
 
 #: Beyond so many times the workers that were measured, only a bound is said.
@@ -73,9 +73,9 @@ class Question:
     num_ps: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.workers or min(self.workers) < 1:
-            told = ", ".join(map(str, self.workers)) or "none"
-            raise UserError(f"workers to predict for are numbers from 1 on, got {told}.")
+        if not self.workers or min(self.workers) < 1 or max(self.workers) > MOST_WORKERS:
+            told, most = ", ".join(map(str, self.workers)) or "none", MOST_WORKERS
+            raise UserError(f"workers to predict for are numbers from 1 to {most}, got {told}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,8 +190,8 @@ def _position_of_server(
     if most is not None and experiment.num_ps > most * worker_hosts:
         raise UserError(
             f"{experiment.title}: {experiment.num_ps} colocated servers do not fit on "
-            f"{worker_hosts} hosts of workers with ps_per_host {most}. Ask for fewer servers, more "
-            "of them per host, or the layout dedicated."
+            f"{worker_hosts} hosts of workers, {most} on each. Ask for fewer servers, more of them "
+            "per host, or the layout dedicated."
         )
     return index % worker_hosts
 

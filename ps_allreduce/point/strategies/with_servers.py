@@ -153,8 +153,8 @@ class SynchronousServers(ParameterServers):
         together = workers_together(num_workers, spread)
         if num_workers % together:
             raise UserError(
-                "host_aggregation needs equally many workers on every host: num_workers "
-                f"{num_workers} is no multiple of workers_per_host {together}."
+                "--host-aggregation needs equally many workers on every host: "
+                f"{num_workers} is no multiple of the {together} that a host has."
             )
 
 

@@ -153,6 +153,12 @@ def test_what_is_left_out_is_told_once_with_its_reason(launches: list[RunRecord]
     assert unknown == f"stock_ps: {UNTOLD}"
 
 
+@pytest.mark.parametrize("workers", [(), (0,), (65536,)])
+def test_numbers_of_workers_are_refused_by_what_is_asked(workers: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match=r"^workers to predict for are numbers from 1 to 65535"):
+        Question(workers=workers)
+
+
 def test_what_shared_processors_cost_besides_is_learned_from_workers_that_send_nothing() -> None:
     real = Workload(batch_per_worker=8)
 

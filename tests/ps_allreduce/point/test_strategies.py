@@ -59,7 +59,7 @@ def test_sizes_count_elements_of_four_bytes() -> None:
 def test_hosts_that_add_up_hold_equally_many_workers() -> None:
     spread = Spread(workers_per_host=2)
     make_experiment(num_workers=4, spread=spread, host_aggregation=True)
-    with pytest.raises(UserError, match="num_workers 3 is no multiple of workers_per_host 2"):
+    with pytest.raises(UserError, match="3 is no multiple of the 2 that a host has"):
         make_experiment(num_workers=3, spread=spread, host_aggregation=True)
 
 
