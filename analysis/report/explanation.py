@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.data.cases import Case
 from analysis.report.remedies import advice_text
-from analysis.stats.causes import CausedPart, Explanation, explanations
+from analysis.stats.causes import CausedPart, Difference, Explanation, explanations
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import MOST_STRETCH, Cause
@@ -35,11 +35,8 @@ from analysis.wording import (
 #: So many differences have a sentence, that of the headline first; the table has all.
 MOST_TOLD = 3
 
-#: So many parts of a difference are told in a sentence.
-MOST_PARTS = 3
-
-#: Parts that are smaller than this share of the largest one are left out of a sentence.
-WORTH_TELLING = 0.1
+#: A sentence tells the largest parts, until those that are left make less than this share.
+UNTOLD = 0.1
 
 EXPLANATION_NOTE = (
     "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
@@ -91,17 +88,6 @@ def meanings_table(case: Case) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def nothing_explained_text(case: Case) -> str:
-    """Why no difference has parts; a single worker is compared, but not explained."""
-    outcomes = {row.outcome for row in comparisons(case).by_pair.values()}
-    if outcomes & {Outcome.FASTER, Outcome.SLOWER}:
-        return "Raw timings of a launch or more are missing, so no difference is explained."
-    return (
-        "By the rule of decision no two settings that exchange gradients are known to differ, so "
-        "no difference is explained."
-    )
-
-
 def explanation_lines(case: Case) -> list[str]:
     """Where differences come from, how many only the table has, and which have no parts."""
     found, row = explanations(case), headline_row(case)
@@ -117,7 +103,7 @@ def explanation_lines(case: Case) -> list[str]:
 
 def explanation_sentence(told: Explanation) -> str:
     """Where a difference comes from."""
-    told_parts = _worth_telling(told.difference.causes)
+    told_parts = _worth_telling(told.difference)
     largest = told_parts[0]
     parts = f"{_parts_text(told_parts)}{_less_text(told, told_parts)}"
     said = [f"{_ratio_text(told)} {_longer_text(told)}: {parts}."]
@@ -156,9 +142,13 @@ def _longer_text(told: Explanation) -> str:
     return f"A step of {slower} takes {more} more than one of {faster}"
 
 
-def _worth_telling(parts: tuple[CausedPart, ...]) -> list[CausedPart]:
-    least = WORTH_TELLING * parts[0].seconds.mean if parts else 0.0
-    return [part for part in parts if part.seconds.mean >= least][:MOST_PARTS]
+def _worth_telling(difference: Difference) -> list[CausedPart]:
+    parts: list[CausedPart] = []
+    for part in difference.causes:
+        if sum(each.seconds.mean for each in parts) > (1 - UNTOLD) * difference.step.mean:
+            break
+        parts.append(part)
+    return parts
 
 
 def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
@@ -253,7 +243,7 @@ def _reason(told: Explanation) -> str:
     if told.unseen or not told.difference.causes:
         return ""
     longer = _longer_text(told)
-    parts = _worth_telling(told.difference.causes)
+    parts = _worth_telling(told.difference)
     part = parts[0]
     if not part.sure:
         mean = f"the largest mean is that of {part.cause}, {_seconds_text(part)}"

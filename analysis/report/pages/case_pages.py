@@ -16,7 +16,6 @@ from analysis.report.explanation import (
     explanation_lines,
     explanation_table,
     meanings_table,
-    nothing_explained_text,
 )
 from analysis.report.meetings import each_text, scaling_lines_of
 from analysis.report.network_items import LOOKED_UP_NOTE, looked_up_rows
@@ -210,7 +209,7 @@ def _explanation(report: CaseReport) -> PagePart:
     case = report.case
     causes = explanation_table(case)
     return PagePart(
-        sentences=explanation_lines(case) or [nothing_explained_text(case)],
+        sentences=explanation_lines(case),
         tables=[
             TextTable(
                 rows=causes,

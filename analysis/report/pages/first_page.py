@@ -183,7 +183,7 @@ def _run_lines(results: SweepResults) -> list[str]:
         lines.append(
             f"Raw timings are missing beside {count_text(len(missing), 'record')} "
             f"({', '.join(missing[:_MOST_NAMED])}{more}); their figures are those that the records "
-            "hold."
+            "hold, and the report explains no difference of their points."
         )
     return lines
 

@@ -21,15 +21,16 @@ from analysis.report.explanation import (
     explanation_sentence,
     explanation_table,
     main_reason,
-    nothing_explained_text,
 )
+from analysis.report.pages.case_pages import CASE_PAGES
+from analysis.report.pages.page_parts import CaseReport, PagePart
 from analysis.report.remedies import advice_text
 from analysis.report.table import text_table
 from analysis.report.verdict import verdict
 from analysis.report.where_time_goes import PARTS_NOTE, parts_table, pop_table
-from analysis.stats.causes import difference, explanations
+from analysis.stats.causes import CausedPart, Difference, difference, explanations
 from analysis.stats.explained_parts import MOST_STRETCH, Cause, explained_parts
-from analysis.stats.statistics import subtract
+from analysis.stats.statistics import Estimate, subtract
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data import OwnDataset
@@ -409,6 +410,22 @@ def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
     assert main_reason(case_of_pair(less_s=0.002)).split(". ")[0].endswith(" ms less")
 
 
+def test_parts_are_told_until_little_is_left() -> None:
+    told = explanations(case_of_pair())[0]
+    seconds = {Cause.EXCHANGE: 0.4, Cause.LOST: 0.3, Cause.INPUT: 0.15, Cause.COMPUTE: 0.1}
+    parts = [
+        CausedPart(cause=cause, seconds=estimated(mean), proof=estimated(mean))
+        for cause, mean in [*seconds.items(), (Cause.DISPATCH, 0.05)]
+    ]
+    found = Difference(step=estimated(1.0), share=1.0, parts=tuple(parts))
+    (said,) = re.findall(r": ([^:]*)\.$", explanation_sentence(replace(told, difference=found)))
+    assert [cause for cause in Cause if str(cause) in said] == sorted(seconds, key=[*Cause].index)
+
+
+def estimated(mean: float) -> Estimate:
+    return Estimate(mean=mean, low=mean, high=mean)
+
+
 def test_what_takes_less_by_an_estimate_is_one() -> None:
     case = case_of_pair()
     for point in case.points:
@@ -743,17 +760,21 @@ def test_hosts_that_are_used_are_paid_for_wherever_servers_were_asked_to_be() ->
     assert paid == pytest.approx(float(row["parallel efficiency"]) / 2, abs=0.01)
 
 
-def test_differences_without_raw_timings_are_not_told_as_none() -> None:
+def test_a_page_explains_nothing_where_nothing_differs_or_raw_timings_are_missing() -> None:
     alone, ring = make_experiment(Single), make_experiment(AllReduce, 2)
     pair = [*runs(ring, times(1.0)), *runs(make_experiment(SynchronousServers, 2), times(2.0))]
     table, records = table_of(pair)
     (case,) = make_cases(table.assign(mean_step_s=float("nan")), records)
-    assert explanation_lines(case) == []
-    assert nothing_explained_text(case).startswith("Raw timings of a launch or more are missing")
+    assert explanation_page(case).is_empty
     # A single worker that is slower than several is no difference to be explained.
     equal = runs(make_experiment(SynchronousServers, 2), times(1.0))
     case = case_of(runs(alone, times(0.5)), runs(ring, times(1.0)), equal)
-    assert "no two settings that exchange gradients" in nothing_explained_text(case)
+    assert explanation_page(case).is_empty
+
+
+def explanation_page(case: Case) -> PagePart:
+    part_of = CASE_PAGES["explanation", "Why one setting is faster than another"]
+    return part_of(CaseReport(case=case, verdict=verdict(case), figures=[]))
 
 
 def test_every_part_has_a_meaning() -> None:

@@ -198,6 +198,7 @@ def test_missing_raw_files_and_a_busy_machine_are_warnings(tmp_path: Path) -> No
     save(tmp_path, run(own, 1.0, 0, provenance=provenance(load_average=4.5)), raw=False)
     text = reported(tmp_path, [run(own, 1.0, 1)])
     assert f"Raw timings are missing beside 1 record (runs/{own.experiment_id}/0-1.json);" in text
+    assert "and the report explains no difference of their points." in text
     assert "1 of 2 runs began with a load average above 2 per processor" in text
     reported(tmp_path, [run(own, 1.0, 9, hosts=(make_host(foreign_load=0.2),))])
     told = "processor time that others used while measuring 20% (1 of 3 runs)"
