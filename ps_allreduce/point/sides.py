@@ -19,8 +19,6 @@ from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     Hybrid,
-    StockAllReduce,
-    StockServers,
 )
 from ps_allreduce.point.strategies.base import Strategy, StrategySide
 from ps_allreduce.point.wire import WireType
@@ -95,7 +93,6 @@ SHIPPED_ALLREDUCE = SideKind(
     setting="all-reduce setting as shipped",
     side=StrategySide.ALL_REDUCE,
     as_shipped=True,
-    alone=StockAllReduce,
 )
 SHIPPED_PS = SideKind(
     name="TensorFlow's parameter-server strategy as shipped",
@@ -103,7 +100,6 @@ SHIPPED_PS = SideKind(
     side=StrategySide.SERVERS,
     synchronous=False,
     as_shipped=True,
-    alone=StockServers,
 )
 
 
