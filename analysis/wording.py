@@ -186,7 +186,8 @@ def points_text(points: Sequence[str], chosen: Iterable[bool]) -> str:
     counts = Counter(some).most_common()
     told = [f"{count} of {point}" for point, count in counts[:_MOST_POINTS]]
     if others := [count for _, count in counts[_MOST_POINTS:]]:
-        told.append(f"{sum(others)} of {count_text(len(others), 'other point')}")
+        runs = count_text(sum(others), "run")
+        told.append(f"{runs} of {count_text(len(others), 'other point')}")
     return f": {'; '.join(told)}"
 
 

@@ -6,7 +6,7 @@ attempts that did not end well.  Whether a difference was shown is said in `verd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -20,6 +20,7 @@ from analysis.stats.doubts import (
     Drift,
     drifts_of,
     in_most_launches,
+    is_busy,
     is_disturbed,
     is_uneven,
     jobs_of,
@@ -81,8 +82,12 @@ _MORE_THAN_CAN_BE = {
 }
 
 
-def circumstances(case: Case) -> list[str]:
-    """What kind of hosts and compute the figures are of, and how busy their processors were."""
+def circumstances(case: Case, row: Comparison | None) -> list[str]:
+    """What kind of hosts and compute the figures are of, and how busy their processors were.
+
+    Args:
+        row: what the headline compares.
+    """
     lines = []
     if case.conditions["network"] is not None:
         lines.append(_EMULATED_HOSTS)
@@ -92,7 +97,7 @@ def circumstances(case: Case) -> list[str]:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
         lines += _difference_lines(case.conditions)
     launches = case.launches
-    return lines + _processor_lines(launches) + _interface_lines(launches)
+    return lines + _processor_lines(launches, row) + _interface_lines(launches)
 
 
 def doubts_of_numbers(case: Case, row: Comparison | None) -> list[str]:
@@ -163,21 +168,31 @@ def _stands_text(row: Comparison | None) -> str:
     if row is None or not any(is_disturbed(point).any() for point in row.points):
         return ""
     told = row.better_first()
-    slower, why = told.second.best, ""
+    slower = told.second.best
     most = others_explain(slower)
     if told.outcome is Outcome.FASTER and not is_disturbed(slower).any():
-        why = "only the faster setting is known to be disturbed"
-    elif told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
+        return "The verdict stands: only the faster setting is known to be disturbed."
+    if told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
         why = f"by the rule of decision, other programs could explain up to {most:.2f}x"
-    elif told.outcome in (Outcome.FASTER, Outcome.EQUAL) and not any(
-        in_most_launches(point, is_disturbed(point)) for point in told.points
-    ):
-        why = "at most half of the launches of each setting are known to be disturbed"
-    return f"The verdict stands: {why}." if why else ""
+        return f"The verdict stands: {why}."
+    return _stands_by_most_text(row, is_disturbed, "disturbed")
 
 
-def _processor_lines(launches: pd.DataFrame) -> list[str]:
-    """Where processors may have been the limit, and whether that was measured."""
+def _stands_by_most_text(row: Comparison, happened: Callable[[Point], pd.Series], what: str) -> str:
+    """That a verdict stands where something happened in few launches; else empty."""
+    decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
+    if not decided or any(in_most_launches(point, happened(point)) for point in row.points):
+        return ""
+    few = f"at most half of the launches of each setting are known to be {what}"
+    return f"The verdict stands: {few}."
+
+
+def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str]:
+    """Where processors may have been the limit, and whether that was measured.
+
+    Args:
+        row: what the headline compares.
+    """
     limited = launches[processors_may_limit(launches)]
     unknown, runs = int(limited["busy"].isna().sum()), count_text(len(launches), "run")
     told = [*filter(None, [limited_text(len(limited) - unknown, runs)])]
@@ -186,8 +201,10 @@ def _processor_lines(launches: pd.DataFrame) -> list[str]:
             f"In {unknown} of {runs}, processors may have been the limit: tasks had fewer cores "
             "than they use, and how busy these were is not known."
         )
+    if row is not None and any(is_busy(point).any() for point in row.points):
+        told.append(_stands_by_most_text(row, is_busy, "so busy"))
     marked = f"Points with such runs are marked {MARK}, and no efficiency is claimed for them."
-    return [" ".join([*told, marked])] if told else []
+    return [" ".join(filter(None, [*told, marked]))] if told else []
 
 
 def loss_lines(case: Case) -> list[str]:

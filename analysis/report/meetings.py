@@ -30,7 +30,7 @@ from analysis.stats.findings import (
     runner_up,
     undecided_with,
 )
-from analysis.stats.rivals import costs_alike, default_of, passed_over
+from analysis.stats.rivals import Kind, costs_alike, default_text, passed_over
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -47,7 +47,8 @@ from analysis.wording import (
     with_interval,
     workers_text,
 )
-from ps_allreduce.point.sides import Basis
+from ps_allreduce.point.layout import num_ps_hosts
+from ps_allreduce.point.sides import HYBRID, Basis
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import Scaling
 
@@ -81,20 +82,41 @@ def _launches_text(row: Comparison) -> str:
 
 def stock_sentence(row: Comparison) -> str:
     """The suite against plain TensorFlow, where both train alike."""
-    suite, stock = row.sides
-    training = training_text(suite.best)
-    is_decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER)
-    first = as_told(row)
-    apart = transports_label(*(point.transport for point in first.points))
-    against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}: "
-    if not is_decided:
-        told = against + _nothing_faster(first)
-        if row.outcome is not Outcome.NO_VERDICT:
-            return told
-        return f"{told} Measured: {factor_text(row.decision)}, {suite.name} over {stock.name}."
-    faster, slower = (side.best.setting.label for side in first.sides)
-    factor, launches = factor_text(first.decision), launches_text(first.decision)
-    return f"{against}{faster} is {factor} faster than {slower} {where_text(first)}, {launches}."
+    training, told = training_text(row.first.best), as_told(row)
+    apart = transports_label(*(point.transport for point in told.points))
+    against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}:"
+    return " ".join(filter(None, [against, _stock_text(told), beyond_text(row)]))
+
+
+def _stock_text(row: Comparison) -> str:
+    first, second = (side.best.setting.label for side in row.sides)
+    if row.outcome is Outcome.NO_VERDICT:
+        measured = f"Measured: {factor_text(row.decision)}, {first} over {second}."
+        return f"{_nothing_faster(row)} {measured}"
+    if row.outcome is not Outcome.FASTER:
+        return _nothing_faster(row)
+    factor, launches = factor_text(row.decision), launches_text(row.decision)
+    return f"{first} is {factor} faster than {second} {where_text(row)}, {launches}."
+
+
+def beyond_text(row: Comparison) -> str:
+    """At what larger sizes nothing can be said, but for what the headline's sides tell of."""
+    main = comparisons(row.case).main
+    known = main.beyond if main and main is not row else ()
+    more = [size for size in row.beyond if size not in known]
+    if not more:
+        return ""
+    larger = [point for point in row.case.points if point.room in more]
+    # Hosts of servers alone have room for workers that nobody started.
+    by_room = row.basis is Basis.HOSTS and any(p.room != p.num_workers for p in larger)
+    at = "on hosts with room for" if by_room else "at"
+    mixed = f"on {HYBRID.name} " * (row.kind is Kind.HYBRID)
+    return no_verdict_text(f"{mixed}{at} {each_text(more)}")
+
+
+def no_verdict_text(where: str) -> str:
+    """Of sides or settings that were tried somewhere."""
+    return f"No verdict {where} workers: too few launches ended well."
 
 
 def _nothing_faster(row: Comparison) -> str:
@@ -220,25 +242,24 @@ def money_lines(row: Comparison) -> list[str]:
         cost = prices.per_hour(side.best.experiment)
         trained = share_text(side.best, cost / SECONDS_PER_HOUR)
         told.append(f"{side.name} {trained} {row.case.unit} ({cost:.4g} per hour)")
-    return [
-        f"For a unit of money: {'; '.join(told)}. A host costs {prices.host:g} per hour, one "
-        f"named for servers {prices.ps_host:g}."
-    ]
+    named = any(num_ps_hosts(point.experiment) for point in row.points)
+    of_servers = f", one named for servers {prices.ps_host:g}" * named
+    costs = f"A host costs {prices.host:g} per hour{of_servers}."
+    return [f"For a unit of money: {'; '.join(told)}. {costs}"]
 
 
 def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
     """The setting that leads, what it is faster than, and a higher mean that decides nothing."""
     table = comparisons(case)
     best, row = leader(table, contending), leading(table, contending)
-    is_default = default_of(best, contending) is best
-    named = f"{best.setting.label}{' (the default)' * is_default}"
+    named = f"{best.setting.label}{default_text(best, contending)}"
     measured, among = _measured_text(case, best), _among_text(case, contending)
     if row is None:
         return (
             f"It is not known which of {among} is fastest: nothing is decided. "
             f"{capital(named)} made {measured}."
         )
-    told = _against(row, is_default=row.second.best is default_of(best, contending))
+    told = _against(row, contending)
     if is_fastest(table, best, contending):
         opening = f"Of {among}, {named} is the fastest with {measured}"
         told += _next_text(table, row, contending)
@@ -325,9 +346,10 @@ def _measured_text(case: Case, point: Point) -> str:
     return f"{value} {RATE.unit_of(case)}"
 
 
-def _against(row: Comparison, *, is_default: bool) -> str:
-    label, decision = row.second.best.setting.label, row.decision
-    named, launches = f"{label} (the default)" if is_default else label, launches_text(decision)
+def _against(row: Comparison, contending: Sequence[Point]) -> str:
+    rival, decision = row.second.best, row.decision
+    named = f"{rival.setting.label}{default_text(rival, contending)}"
+    launches = launches_text(decision)
     if why := _why_no_verdict(decision):
         return f"no verdict on whether it is faster than {named}, since {why}"
     factor = factor_text(decision)

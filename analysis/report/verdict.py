@@ -27,12 +27,14 @@ from analysis.report.meetings import (
     as_told,
     basis_lines,
     basis_text,
+    beyond_text,
     each_text,
     fastest_sentence,
     finding_sentence,
     meeting_sentence,
     money_lines,
     network_sentence,
+    no_verdict_text,
     passed_over_line,
     share_text,
     stock_sentence,
@@ -59,7 +61,7 @@ from analysis.wording import (
     transports_label,
     workers_text,
 )
-from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC, Basis
+from ps_allreduce.point.sides import ALLREDUCE, PS_SYNC
 
 _ASYNCHRONOUS = (
     "Asynchronous training is not the same training: workers may apply gradients of older weights, "
@@ -131,7 +133,7 @@ def verdict(case: Case) -> Verdict:
     ]
     trend = trend_lines(row.points) if row and row.outcome not in UNSURE else []
     doubts = (*doubts_of_numbers(case, row), *drift, *trend)
-    warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
+    warnings = (*circumstances(case, row), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(filter(None, _otherwise_lines(case, main)))
     if main:
         network = " ".join(filter(None, [_alone_sentence(table, main), network]))
@@ -229,20 +231,6 @@ def _brought_text(row: Comparison) -> str:
     return ratio_text(*row.decision.ends) + f" ({row.outcome})" * unsure
 
 
-def _doubts(main: Comparison) -> list[str]:
-    if not main.beyond:
-        return []
-    larger = [point for point in main.case.points if point.room in main.beyond]
-    # Hosts of servers alone have room for workers that nobody started.
-    by_room = main.basis is Basis.HOSTS and any(p.room != p.num_workers for p in larger)
-    on = "on hosts with room for" if by_room else "at"
-    return [_no_verdict_text(f"{on} {each_text(main.beyond)}")]
-
-
-def _no_verdict_text(where: str) -> str:
-    return f"No verdict {where} workers: too few launches ended well."
-
-
 def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
     """What is equal in the headline, and the same sides at equal workers and at equal cost.
 
@@ -255,12 +243,16 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
                 yield f"Asynchronous settings are another training, so they stand apart. {said}"
             if more := failed_beyond(case, contending):
                 settings = f"{training_text(contending[0])} settings"
-                yield _no_verdict_text(f"on {settings} at {each_text(more)}")
+                yield no_verdict_text(f"on {settings} at {each_text(more)}")
         return
     yield from basis_lines(main)
-    yield from _doubts(main)
+    yield from dict.fromkeys(map(beyond_text, [main, *comparisons(case).of(Kind.HYBRID)]))
+    known = {frozenset(main.points): "in the headline"}
     for row in comparisons(case).of(Kind.WORKERS, Kind.COST):
-        yield f"{basis_text(row)}: {meeting_sentence(row)}"
+        where = known.setdefault(frozenset(row.points), "")
+        same = f"the same settings as {where}."
+        yield f"{basis_text(row)}: {same if where else meeting_sentence(row)}"
+        known[frozenset(row.points)] = where or f"at equal {row.basis}"
 
 
 def _share_lines(main: Comparison) -> list[str]:
@@ -333,5 +325,8 @@ def _transports_apart(table: Comparisons) -> Iterator[str]:
 
 
 def _asynchronous(case: Case, table: Comparisons) -> list[str]:
+    """Nothing of a ladder, which asks what each rung brings."""
+    if any(ladders(case)):
+        return []
     said = [*map(meeting_sentence, table.of(Kind.ASYNCHRONOUS))]
     return [_ASYNCHRONOUS.format(unit=case.unit) + " ".join(said)] if said else []

@@ -138,17 +138,18 @@ def in_most_launches(point: Point, happened: pd.Series) -> bool:
 
 
 def _busy(*points: Point) -> Iterator[Doubt]:
-    busy = [point for point in points if in_most_launches(point, _is_busy(point))]
+    busy = [point for point in points if in_most_launches(point, is_busy(point))]
     if busy:
         shares = pd.concat([point.known("machine_busy") for point in busy])
         yield Doubt(
             reason=f"this machine's processors were {range_text(shares[shares >= BUSY_LIMIT])} "
-            f"busy in {_named(busy, _is_busy)}, so they may have been the limit, and not the "
+            f"busy in {_named(busy, is_busy)}, so they may have been the limit, and not the "
             "network"
         )
 
 
-def _is_busy(point: Point) -> pd.Series:
+def is_busy(point: Point) -> pd.Series:
+    """Of each launch of which it is known, whether one machine's processors may have limited it."""
     return point.known("machine_busy") >= BUSY_LIMIT
 
 

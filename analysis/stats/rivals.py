@@ -57,7 +57,7 @@ class Kind(StrEnum):
     MET = "two settings of sides that meet"
     ASYNCHRONOUS_PAIR = "of one side alone, two asynchronous settings"
     WORKERS = "the sides of the main comparison at equal workers"
-    COST = "the sides of the main comparison at equal cost"
+    COST = "the sides of the main comparison at equal or nearest cost"
     ALIKE = "the same sides on another transport or format"
     APART = "the same sides on different transports or formats"
     ASYNCHRONOUS = "asynchronous servers and all-reduce"
@@ -127,7 +127,7 @@ class Side:
         if self.kind is None or not self._is_named or len(self.points) > 1:
             return ""
         setting = self.best.setting
-        return self.kind.name if self.kind.as_shipped or setting.label == setting.called else ""
+        return self.kind.name if setting.label == setting.called else ""
 
     @property
     def _is_named(self) -> bool:
@@ -276,6 +276,12 @@ def default_of(point: Point, contending: Sequence[Point]) -> Point | None:
     first = next(each for each in contending if _kin(each) == wanted)
     servers = first.experiment.strategy.servers
     return first if servers is None or servers.placement is Servers().placement else None
+
+
+def default_text(point: Point, contending: Sequence[Point]) -> str:
+    """` (the default)`, of the only one: other strategies or servers have defaults of their own."""
+    is_only = len({_kin(each) for each in contending}) == 1
+    return " (the default)" * (is_only and default_of(point, contending) is point)
 
 
 def against_defaults(contending: Sequence[Point]) -> list[PointPair]:

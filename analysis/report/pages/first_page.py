@@ -20,7 +20,7 @@ from analysis.stats.comparisons import Comparison, comparisons
 from analysis.stats.decision import UNSURE
 from analysis.stats.findings import leader, leading, plain_first
 from analysis.stats.points import base_text, point_table
-from analysis.stats.rivals import Kind, contenders, default_of
+from analysis.stats.rivals import Kind, contenders, default_text
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -113,8 +113,8 @@ def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyN
     gain = []
     if row is not None:
         rival = row.second.best
-        named = " (the default)" * (rival is default_of(best, contending))
-        gain = [_ratio_number(row, f"over {rival.setting.label}{named}")]
+        named = f"{rival.setting.label}{default_text(rival, contending)}"
+        gain = [_ratio_number(row, f"over {named}")]
     return [_rate_number(case, best), *gain, *_share_numbers(case, best)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -28,10 +28,12 @@ from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from analysis.wording import points_text
+from ps_allreduce.point.network import EmulatedNetwork
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, reported, run, runs, table_of, times
+from tests.analysis.builders import RATES, case_of, reported, run, runs, table_of, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
 from tests.fakes import make_experiment, make_host
 
@@ -148,6 +150,21 @@ def test_why_a_verdict_stands_beside_other_programs(
     assert re.search(rf" workers?\)\.{re.escape(told)} Measure again ", line)
 
 
+@pytest.mark.parametrize(("busy", "stands"), [((1,), True), ((), False), ((0, 1), False)])
+def test_why_a_verdict_stands_beside_busy_processors(busy: tuple[int, ...], stands: bool) -> None:
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    where: dict[str, Any] = {"launcher": "emulated", "network": network, "spread": Spread()}
+    records = [
+        run(make_experiment(strategy, 2, **where), rate * factor, n, machine_busy=share)
+        for strategy, factor in ((AllReduce, 2.0), (SynchronousServers, 1.0))
+        for n, rate in RATES.items()
+        if rate is not None
+        for share in [0.95 if n in busy and strategy is AllReduce else 0.5]
+    ]
+    few = "The verdict stands: at most half of the launches of each setting are known to be so busy"
+    assert any(few in line for line in verdict(case_of(records)).warnings) is stands
+
+
 def test_of_runs_that_stalled_it_is_counted_how_many_lost_packets() -> None:
     told = {title: loss_lines(case)[-1] for title, case in losses().items() if "stalls " in title}
     assert told["stalls with a known loss"].endswith(" of their segments: 3 of 3 that stalled.")
@@ -158,7 +175,7 @@ def test_of_many_disturbed_points_those_with_most_runs_are_named() -> None:
     points = [*"aaabbccde"]
     assert points_text(points, [True] * len(points)) == ""
     told = points_text([*points, "a"], [*[True] * len(points), False])
-    assert told == ": 3 of a; 2 of b; 2 of c; 2 of 2 other points"
+    assert told == ": 3 of a; 2 of b; 2 of c; 2 runs of 2 other points"
 
 
 def test_doubts_about_numbers_end_the_screen() -> None:

@@ -127,6 +127,13 @@ def test_the_headline_says_which_setting_is_fastest_and_whether_it_beats_the_def
     golden.check({"sentences/contenders.txt": "\n".join(texts)})
 
 
+def test_of_several_defaults_none_is_called_the_default() -> None:
+    assert "default" not in verdict(CASES["faster than the default"]).headline
+    assert not any("default" in each.meaning for each in key_numbers(served()))
+    said = verdict(CASES["plain TensorFlow is faster"]).headline
+    assert "faster than ps_async, round_robin (the default)" in said
+
+
 def test_settings_that_are_decided_to_be_slower_are_not_called_open() -> None:
     said = verdict(CASES["the runner-up is no slower"])
     opening = "It is not decided which of 2 {} settings at 2 workers is fastest; 1 other is slower."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,35 @@ from ps_allreduce.point.layout import (
 )
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.sides import Basis
-from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    Hybrid,
+    Single,
+    StockAllReduce,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.stated import Embeddings
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import invoke, runs, save_all, table_of, times
 from tests.examples import fast, spread_experiments
-from tests.fakes import make_experiment, make_host
+from tests.fakes import LOOKING_UP, make_experiment, make_host
 from tests.goldens import golden
 
 #: Per hour: servers on hosts for a quarter of the price.
 PRICES = Prices(host=2.0, ps_host=0.5)
+EQUAL_PRICES = Prices(host=2.0, ps_host=2.0)
 
 Launches = Mapping[Experiment, Mapping[int, float | None]]
 
 
+ON_HOSTS: Mapping[str, Any] = {"launcher": "ssh", "spread": Spread()}
+ROWS: Mapping[str, Any] = {"wire": Wire(), "embeddings": Embeddings.SPARSE}
+
+
 def reduced(workers: int, **changes: Any) -> Experiment:
-    return make_experiment(AllReduce, workers, launcher="ssh", spread=Spread(), **changes)
+    return make_experiment(AllReduce, workers, **ON_HOSTS, **changes)
 
 
 def served(workers: int, num_ps: int, layout: LayoutKind = LayoutKind.DEDICATED) -> Experiment:
@@ -135,6 +150,8 @@ SIDES: Mapping[str, tuple[Mapping[Experiment, float], Prices | None]] = {
         PRICES,
     ),
     "the nearest costs": ({reduced(2): 1.0, reduced(4): 1.8, cheap(2, 2): 1.2}, PRICES),
+    "the nearest costs are those of equal hosts": ({reduced(4): 1.8, cheap(3, 1): 1.2}, PRICES),
+    "no host is named for servers": ({reduced(4): 1.8, served(2, 2): 1.2}, EQUAL_PRICES),
 }
 
 
@@ -156,6 +173,27 @@ def test_where_a_side_failed_on_more_hosts_no_verdict_is_told(failing: str) -> N
     said = verdict(case_of(points))
     assert " at 2 workers " in said.headline
     assert said.otherwise == ("No verdict at 4 workers: too few launches ended well.",)
+
+
+def test_a_hybrid_or_plain_tensorflow_that_failed_on_more_hosts_is_told() -> None:
+    factors: Mapping[type[AnyStrategy], float] = {
+        AllReduce: 2.0,
+        SynchronousServers: 1.0,
+        Hybrid: 0.5,
+        StockAllReduce: 0.5,
+    }
+    points: dict[Experiment, dict[int, float | None]] = {}
+    for workers, strategy in product((2, 4), factors):
+        settings = {} if strategy.as_shipped else dict(ROWS)
+        settings |= {"num_ps": workers} if strategy.uses_servers else {}
+        own = make_experiment(strategy, workers, workload=LOOKING_UP, **ON_HOSTS, **settings)
+        is_failing = workers == 4 and strategy in (Hybrid, StockAllReduce)
+        points[own] = dict.fromkeys(range(3)) if is_failing else times(factors[strategy])
+    said = verdict(case_of(points))
+    failed = "at 4 workers: too few launches ended well."
+    assert said.otherwise == (f"No verdict on the hybrid {failed}",)
+    (line,) = said.stock
+    assert line.endswith(f" 3 launches each. No verdict {failed}")
 
 
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
