@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from analysis.data.prices import Prices
@@ -288,12 +288,12 @@ def _with_another_server(teller: Teller, target: Experiment) -> float | None:
     )
 
 
-def _with_split_variables(teller: Teller, target: Experiment) -> float | None:
-    """On as many servers as workers, since whole variables are why there are fewer."""
+def _with_split_variables(teller: Teller, target: Experiment, *, apart: bool) -> float | None:
+    """Beside workers on as many servers, since whole variables are why there are fewer."""
     servers = target.strategy.servers
-    if servers is None or servers.placement is Policy.PARTITIONED:
+    if servers is None or servers.placement is Policy.PARTITIONED or is_apart(target) is not apart:
         return None
-    num_ps = target.num_ps if is_apart(target) else max(target.num_ps, target.num_workers)
+    num_ps = target.num_ps if apart else max(target.num_ps, target.num_workers)
     share = sum(teller.sent.sizes) // num_ps
     cut = StrategySettings(
         num_ps=num_ps,
@@ -322,7 +322,10 @@ def _with_fewer_exchanges(teller: Teller, target: Experiment) -> float:
 _CHANGES: Mapping[str, Callable[[Teller, Experiment], float | None]] = {
     "links twice as fast": _with_faster_links,
     "another server": _with_another_server,
-    "variables cut into parts, a server beside each worker": _with_split_variables,
+    "variables cut into parts": partial(_with_split_variables, apart=True),
+    "variables cut into parts, a server beside each worker": partial(
+        _with_split_variables, apart=False
+    ),
     "gradients in 16 bits": _with_half_gradients,
     "twice the batches per exchange": _with_fewer_exchanges,
 }

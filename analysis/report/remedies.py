@@ -115,13 +115,15 @@ def _link_advice(told: Explanation) -> str:
 
 
 def _worker_advice(told: Explanation) -> str:
+    """Emulated workers may be asked to differ, and hosts that share a machine are equally fast."""
+    if told.row.case.conditions["emulated_factors"] is not None:
+        return ""
     slowest = told.slower.common("slowest_worker")
     if slowest is None:
         return "It is not the same one in all launches, so look for what disturbs one of them."
-    return (
-        f"worker:{slowest} computes longest in every launch: leave its host out, or give it less "
-        "to do."
-    )
+    network, hosts = told.slower.experiment.network, told.slower.common("num_hosts") or 1
+    leave = ": leave its host out" * (network is None and hosts > 1)
+    return f"worker:{slowest} computes longest in every launch{leave}."
 
 
 def _slowed_advice(told: Explanation) -> str:
@@ -142,7 +144,8 @@ def _input_advice(told: Explanation) -> str:
 
 
 def _dispatch_advice(told: Explanation) -> str:
-    if _measured(told, "steps_per_dispatch") != {1}:
+    """A bound of one step leaves no room for several in a call."""
+    if _measured(told, "steps_per_dispatch") != {1} or told.slower.asked["staleness"] == 1:
         return ""
     return "Steps begin late: let a worker make several steps for each call (--steps-per-dispatch)."
 
@@ -192,7 +195,7 @@ _OTHERS = {AllReduce.kind: "all-reduce", SynchronousServers.kind: "parameter ser
 
 def _less_at_once(told: Explanation) -> Iterator[str]:
     """What lets fewer messages meet at a port; nothing where all of it was measured."""
-    is_open = _is_open(told, "in_flight")
+    is_open = _is_open(told, "in_flight") and told.slower.asked["in_flight"] != 1
     if told.slower.setting.traits.uses_servers:
         network, servers = told.slower.experiment.network, told.slower.experiment.num_ps
         free = network is None or servers < network.num_hosts  # a second one shares the host's port

@@ -47,9 +47,18 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Wire
-from ps_allreduce.point.workload import Workload
+from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.variables import PlacementUsed, RowsAsked
-from tests.analysis.builders import case_of, links_between, run, runs, table_of, tasks_on, times
+from tests.analysis.builders import (
+    case_of,
+    links_between,
+    on_own_hosts,
+    run,
+    runs,
+    table_of,
+    tasks_on,
+    times,
+)
 from tests.analysis.report.test_sentences import of_links
 from tests.fakes import LOOKING_UP, OWN, make_experiment, make_host
 
@@ -519,10 +528,34 @@ def test_nothing_is_advised_that_the_slower_one_has() -> None:
     ring = make_experiment(AllReduce, 2)
     several = make_experiment(AsynchronousServers, 2, steps_per_dispatch=4)
     assert advice_on(several, Cause.DISPATCH, ring) == ""
+    bounded = make_experiment(AsynchronousServers, 2, staleness=1)
+    assert advice_on(bounded, Cause.DISPATCH, ring) == "", "no room for several steps"
+    one = make_experiment(
+        SynchronousServers, 2, placement=Policy.PARTITIONED, wire=Wire(in_flight=1)
+    )
+    assert "--in-flight" not in advice_on(one, Cause.LOST, ring)
     served = make_experiment(SynchronousServers, 2)
     assert advice_on(served, Cause.SLOWED, ring) == "", "tasks have the cores that they use"
     told = "Workers compute longer than one alone: give tasks cores of their own."
     assert advice_on(served, Cause.SLOWED, ring, oversubscribed=True) == told
+
+
+def test_hosts_are_left_out_only_where_each_may_differ_on_its_own() -> None:
+    on_slurm: dict[str, Any] = {"launcher": "slurm", "spread": Spread()}
+    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
+    emulated: dict[str, Any] = {"launcher": "emulated", "network": network, "spread": Spread()}
+    differing = EmulatedCompute(forward_s=0.1, backward_s=0.2, factors=(1.5,))
+    told = "worker:0 computes longest in every launch"
+    wheres: list[tuple[dict[str, Any], str]] = [
+        ({}, f"{told}."),
+        (emulated, f"{told}."),
+        ({"workload": Workload(emulated=differing)}, ""),
+        (on_slurm, f"{told}: leave its host out."),
+    ]
+    for where, said in wheres:
+        sides = [make_experiment(each, 2, **where) for each in (SynchronousServers, AllReduce)]
+        hosts = on_own_hosts(2, 1e9) if "spread" in where else {}
+        assert advice_on(sides[0], Cause.WORKER, sides[1], **hosts) == said
 
 
 def test_rows_are_not_advised_to_travel_in_16_bits() -> None:

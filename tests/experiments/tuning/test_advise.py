@@ -108,6 +108,8 @@ def test_more_hosts_do_not_pay_beyond_a_hot_server() -> None:
     assert {each.experiment.num_ps for each in found.ranked} == {1}
     assert found.enough_hosts < 8
     assert found.helps["variables cut into parts, a server beside each worker"] > 0.0
+    named = advise(hot, 8, prices=Prices(host=1.0, ps_host=1e-3))
+    assert is_apart(named.best.experiment) is ("variables cut into parts" in named.helps)
     with pytest.raises(UserError, match="nothing to rank"):
         advise(known_tellers(list(sweep((AsynchronousServers,), (1, 2, 4)))), 8)
     with pytest.raises(UserError, match="rate of an emulated link"):
