@@ -264,7 +264,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         opening = f"Of {among}, {named} is the fastest with {measured}"
         told += _next_text(table, row, contending)
     else:
-        left_open = [point for point in contending if not table.beats(best, point)]
+        left_open = [p for p in contending if not any(table.beats(q, p) for q in contending)]
         among = _among_text(case, left_open)
         slower = _slower_text(len(contending) - len(left_open))
         opening = f"It is not decided which of {among} is fastest{slower}. "
@@ -284,7 +284,7 @@ def _among_text(case: Case, points: Sequence[Point]) -> str:
 
 
 def _slower_text(slower: int) -> str:
-    """How many settings are decided to be slower than the one that leads; empty if none is."""
+    """How many settings are decided to be slower than another one; empty if none is."""
     verb = "is" if slower == 1 else "are"
     return f"; {count_text(slower, 'other')} {verb} slower" * bool(slower)
 

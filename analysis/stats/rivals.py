@@ -23,6 +23,7 @@ from itertools import product
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.data.prices import Prices
+from analysis.data.setting import EXCHANGE, exchange_of
 from analysis.stats.doubts import is_uneven
 from analysis.stats.setting_pairs import PointPair, ladders
 from analysis.stats.statistics import MIN_LAUNCHES, estimate
@@ -270,12 +271,17 @@ def _kind(point: Point) -> tuple[object, ...]:
 def default_of(point: Point, contending: Sequence[Point]) -> Point | None:
     """The default beside a setting: defaults stand first in the order of a case.
 
-    None where the default placement was not measured.
+    None where it was not measured: the default placement, and of the exchange whatever differs.
     """
-    wanted = _kin(point)
-    first = next(each for each in contending if _kin(each) == wanted)
-    servers = first.experiment.strategy.servers
-    return first if servers is None or servers.placement is Servers().placement else None
+    kin = [each for each in contending if _kin(each) == _kin(point)]
+    first, exchanges = kin[0], [exchange_of(each.asked) for each in kin]
+    servers, own = first.experiment.strategy.servers, exchanges[0]
+    is_changed = any(
+        own[name] != EXCHANGE[name] and any(own[name] != other.get(name) for other in exchanges)
+        for name in own
+    )
+    is_placed = servers is None or servers.placement is Servers().placement
+    return first if is_placed and not is_changed else None
 
 
 def default_text(point: Point, contending: Sequence[Point]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from ps_allreduce.point.strategies import (
 )
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import case_of, changed, runs, save_all, times
+from tests.analysis.builders import case_of, changed, runs, save_all, times, with_wire
 from tests.fakes import make_experiment
 from tests.goldens import golden
 
@@ -127,6 +128,17 @@ def test_the_headline_says_which_setting_is_fastest_and_whether_it_beats_the_def
     golden.check({"sentences/contenders.txt": "\n".join(texts)})
 
 
+@pytest.mark.parametrize("failed", [0, 3])
+def test_nothing_is_called_the_default_where_that_was_not_measured_or_failed(failed: int) -> None:
+    ring, rates = make_experiment(AllReduce, 4, bytes_per_pack=None), {1: times(2.0), 2: times(1.0)}
+    others = [runs(with_wire(ring, Wire(in_flight=n)), each) for n, each in rates.items()]
+    said = verdict(case_of(runs(ring, dict.fromkeys(range(failed))), *others)).headline
+    assert "all-reduce, 1 in flight is the fastest" in said
+    assert "default" not in said
+    told = verdict(case_of(runs(ring, times(3.0)), *others)).headline
+    assert "all-reduce, 4 in flight (the default) is the fastest" in told
+
+
 def test_of_several_defaults_none_is_called_the_default() -> None:
     assert "default" not in verdict(CASES["faster than the default"]).headline
     assert not any("default" in each.meaning for each in key_numbers(served()))
@@ -139,6 +151,24 @@ def test_settings_that_are_decided_to_be_slower_are_not_called_open() -> None:
     opening = "It is not decided which of 2 {} settings at 2 workers is fastest; 1 other is slower."
     assert said.headline.startswith(opening.format("synchronous"))
     assert opening.format("asynchronous") in said.otherwise[0]
+
+
+def test_a_setting_that_another_one_beats_is_not_called_open() -> None:
+    """The leader beats two others of its own noise, and its rival a third one."""
+    noises = {True: (100.0, 150.0, 70.0, 120.0, 95.0), False: (90.0, 80.0, 140.0, 95.0, 125.0)}
+    shares = ((True, 1.0), (True, 0.94), (True, 0.92), (False, 1.0), (False, 0.94))
+    settings = [
+        make_experiment(num_ps=count, placement=policy)
+        for count, policy in product((1, 2, 4), (ROUND, EVEN))
+    ]
+    case = case_of(
+        *(
+            runs(own, {n: rate * share * (1 + n / 999) for n, rate in enumerate(noises[is_own])})
+            for own, (is_own, share) in zip(settings, shares, strict=False)
+        )
+    )
+    opening = "It is not decided which of 2 synchronous settings at 2 workers is fastest; 3 others"
+    assert verdict(case).headline.startswith(f"{opening} are slower.")
 
 
 def test_more_workers_at_which_all_settings_but_one_failed_are_told() -> None:
@@ -206,6 +236,11 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     assert "(ps_async, round_robin, 1 ps, 4 workers: 93% of all)" in line
     assert "4 times the rate of the slowest worker is about 86 images/s, not 900." in line
     assert line.endswith(". Bounded staleness (--staleness 1) may help."), "all share one host"
+    several = changed(near, steps_per_dispatch=4)
+    (line,) = share_lines(
+        case_of([with_steps(each, (39, 1, 1, 1)) for each in runs(several, times(1.0))])
+    )
+    assert line.endswith(". Bounded staleness (--staleness 4) may help."), "fewer are refused"
     bounded = runs(changed(near, staleness=1), times(1.0))
     (line,) = share_lines(case_of(dealt, bounded))
     assert "may help" not in line, "a bound was measured beside it"
