@@ -97,7 +97,7 @@ def circumstances(case: Case, row: Comparison | None) -> list[str]:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
         lines += _difference_lines(case.conditions)
     launches = case.launches
-    return lines + _processor_lines(launches, row) + _interface_lines(launches)
+    return lines + _processor_lines(launches, row) + _interface_lines(case)
 
 
 def doubts_of_numbers(case: Case, row: Comparison | None) -> list[str]:
@@ -260,11 +260,14 @@ def _evener_text(case: Case, uneven: Point) -> str:
     strategy = uneven.setting.strategy
     own = [point for point in case.points if point.setting.strategy == strategy]
     is_bounded = any(point.asked["staleness"] is not None for point in own)
+    bound = asked["steps_per_dispatch"] or 1  # a smaller one leaves no room for these steps
     ways = {
         "servers on hosts of their own (--layout dedicated)": hosts > 1
         and asked["layout"] == LayoutKind.COLOCATED
         and uneven.experiment.num_ps % hosts > 0,
-        "bounded staleness (--staleness 1)": not (uneven.setting.traits.as_shipped or is_bounded),
+        f"bounded staleness (--staleness {bound})": not (
+            uneven.setting.traits.as_shipped or is_bounded
+        ),
     }
     told = " or ".join(way for way, may in ways.items() if may)
     return f" {capital(told)} may help." if told else ""
@@ -284,8 +287,14 @@ def above_one_lines(case: Case) -> Iterator[str]:
             yield f"{name} above 1: {'; '.join(told)}. Perhaps {why}."
 
 
-def _interface_lines(launches: pd.DataFrame) -> list[str]:
-    """Whether the launcher chose one interface for some runs and another one for others."""
+def _interface_lines(case: Case) -> list[str]:
+    """Whether the launcher chose one interface for some runs and another one for others.
+
+    One that was asked for by its subnet may have several names on one network.
+    """
+    if case.conditions["asked_interface"] is not None:
+        return []
+    launches = case.launches
     names = launches.loc[(launches["num_hosts"] > 1).fillna(False), "interface"].dropna().unique()
     if len(names) < 2:
         return []
@@ -316,7 +325,7 @@ def _job_lines(case: Case) -> list[str]:
         else ""
     )
     return [
-        f"The base, a single worker, was measured in {len(rates)} jobs: {listed} {case.unit}/s."
+        f"The base ({point_name(base)}) was measured in {len(rates)} jobs: {listed} {case.unit}/s."
         f"{apart}{without}"
     ]
 

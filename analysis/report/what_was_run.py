@@ -49,7 +49,7 @@ def what_was_run(case: Case) -> Items:
         *_model_items(case),
         (_BATCH[own["scaling"]], f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
-        ("optimizer", optimizer_text(case.points[0].experiment.workload.optimizer)),
+        ("optimizer", _optimizers_text(case)),
         (
             "worker",
             f"{own['device']}, {count_text(own['cores_per_worker'], 'core')}, "
@@ -59,6 +59,12 @@ def what_was_run(case: Case) -> Items:
         ("profile", _profile_text(case)),
     ]
     return items + _exchange_items(case) + _further_items(case)
+
+
+def _optimizers_text(case: Case) -> str:
+    """Strategies that learn may have learning rates of their own."""
+    trained = [record.experiment.workload for point in case.points for record in point.records]
+    return "; ".join(dict.fromkeys(optimizer_text(load.optimizer) for load in trained))
 
 
 def _threads_text(case: Case) -> str:
@@ -145,8 +151,9 @@ def _profile_text(case: Case) -> str:
 
 
 def _repetitions_text(case: Case) -> str:
-    """Points of the main comparison may have more than the others."""
-    begun = [point.attempts["repetition"].nunique() for point in case.points]
+    """Points of the main comparison may have more than the others; each seed has one of its own."""
+    launches = [p.attempts[["experiment_id", "repetition"]] for p in case.points]
+    begun = [len(each.drop_duplicates()) for each in launches]
     return f"{_range(begun)} launch{'es' * (max(begun) != 1)} of a point"
 
 
@@ -304,6 +311,9 @@ def sparse_line(case: Case) -> str:
     Empty where none is known to be sparse, and where what rows save is measured beside it.
     """
     records = [record for point in case.points for record in point.counting]
+    own = [r for r in records if not r.experiment.strategy.as_shipped]
+    if not any(r.experiment.strategy.communicates() for r in own):
+        return ""
     if by_rows := [r.experiment for r in records if r.experiment.strategy.is_sparse]:
         return _lazy_text(by_rows)
     if not any(record.is_sparse for record in records):

@@ -95,7 +95,7 @@ def _comparisons(report: CaseReport) -> PagePart:
     case = report.case
     sides, pairs = side_rows(case), pair_rows(case)
     apart = pair_rows(case, same_transport=False)
-    left_out = "Pairs are without the settings of the table of changed settings."
+    left_out = "Settings that pairs leave out are in the table of changed settings."
     caption = f"Ratio of {case.unit}/s, first over second, with its interval. {CORRECTED}"
     return PagePart(
         sentences=report.verdict.details,

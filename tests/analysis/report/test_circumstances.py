@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,10 +31,16 @@ from analysis.stats.points import point_table
 from analysis.wording import points_text
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
-from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    NoCommunication,
+    Single,
+    SynchronousServers,
+)
 from ps_allreduce.point.workload import EmulatedCompute
 from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, reported, run, runs, table_of, times
+from tests.analysis.builders import RATES, case_of, reported, run, runs, table_of, tasks_on, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
 from tests.fakes import make_experiment, make_host
 
@@ -228,6 +235,28 @@ def test_jobs_are_named_where_points_are_of_different_ones() -> None:
         (told,) = [line for line in verdict(found).warnings if "was measured in 2 jobs" in line]
         assert ("names the jobs" in told) is ("jobs" in report_table(found, "results"))
         assert ("names the jobs" in told) is (jobs == ("8",))
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, 1), ("10.0.0.0/24", 0)])
+def test_interfaces_of_one_subnet_are_of_one_network(asked: str | None, told: int) -> None:
+    case = circumstances()["other interfaces in other runs"]
+    records = [record for point in case.points for record in point.records]
+    records = [
+        run(replace(each.experiment, interface=asked), 100.0, each.repetition, hosts=each.hosts)
+        for each in records
+    ]
+    lines = verdict(case_of(records)).warnings
+    assert sum(line.startswith("Runs used different interfaces") for line in lines) == told
+
+
+def test_the_base_of_jobs_is_called_what_it_is() -> None:
+    own = make_experiment(NoCommunication, 2, launcher="slurm", spread=Spread(workers_per_host=2))
+    tasks = tuple(
+        replace(each, cores=(0, 1)) for each in tasks_on({f"worker:{n}": "n0" for n in range(2)})
+    )
+    records = [run(own, 100.0, turn, job_id=f"{turn}", tasks=tasks) for turn in range(2)]
+    (told,) = [line for line in verdict(case_of(records)).warnings if " in 2 jobs: " in line]
+    assert told.startswith("The base (no_communication, 2 workers) was measured in 2 jobs: ")
 
 
 def test_drift_is_a_warning_on_the_first_page(tmp_path: Path) -> None:

@@ -19,8 +19,11 @@ from ps_allreduce.point.optimizers import Adam, Optimizer, Sgd
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
+    AnyStrategy,
     Hybrid,
+    Single,
     StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings
@@ -55,6 +58,16 @@ def test_plain_tensorflow_is_taken_home_where_it_is_decided_to_be_faster(tmp_pat
     save_all(tmp_path / "undecided/compare", two_towers(few), noisy)
     taken = choose(tmp_path / "undecided", "best", None).record.experiment.strategy
     assert not taken.as_shipped
+
+
+@pytest.mark.parametrize("measured", [(Single,), (StockAllReduce, StockServers)])
+def test_nothing_is_said_to_be_made_dense_where_the_suite_exchanges_nothing(
+    measured: tuple[type[AnyStrategy], ...],
+) -> None:
+    own = [runs(make_experiment(each, 2), times(1.0), sparse=TABLES) for each in measured]
+    assert "dense" not in verdict(case_of(*own)).headline
+    shared = runs(make_experiment(AllReduce, 2), times(1.0), sparse=TABLES)
+    assert "the suite makes them dense" in verdict(case_of(*own, shared)).headline
 
 
 def rows_of(rates: dict[Any, float]) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.report.what_was_run import what_was_run
 from analysis.stats.decision import Contest, Outcome, decide
 from analysis.studies.learning_shown import LEARNING
+from ps_allreduce.point.inputs.data import OwnDataset
+from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
+from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.evaluation_timings import LearningCurve
 from ps_allreduce.record.records import Status
 from tests.analysis.builders import cases_of, table_of
-from tests.analysis.learners import trained
+from tests.analysis.learners import MODEL, trained
 
 #: Seconds to the target of each seed, of the trainings that docs/studies/learning.md shows.
 MEASURED = Path(__file__).with_name("seconds_to_target.csv")
@@ -28,6 +33,7 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     )
     (case,) = cases
     assert [len(point.launches) for point in case.points] == [5, 5]
+    assert dict(what_was_run(case))["profile"].endswith("; 5 launches of a point")
     shown = LEARNING.show(cases)
     (sentence,) = shown.sentences
     assert "ps_async, 2 ps, round_robin makes 1.40x" in sentence
@@ -37,6 +43,15 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     assert table.rows["reached"].tolist() == ["5/5", "5/5"]
     assert table.rows["staleness"].tolist() == ["-", "1.2 (2)"]
     assert [figure.name for figure in shown.figures] == ["learning-curves", "staleness"]
+
+
+def test_each_learning_rate_is_told() -> None:
+    fast = Workload(model=MODEL, data=OwnDataset(), optimizer=Momentum(learning_rate=0.5))
+    slow = replace(fast, optimizer=Momentum(learning_rate=0.25))
+    loads = {SynchronousServers: slow, AsynchronousServers: fast}
+    (case,) = cases_of(*(trained(each, [9.0], 1.0, workload=load) for each, load in loads.items()))
+    told = dict(what_was_run(case))["optimizer"]
+    assert re.findall(r"learning rate ([\d.]+)", told) == ["0.5", "0.25"]
 
 
 def test_a_seed_that_was_launched_again_is_another_pair() -> None:
