@@ -25,7 +25,7 @@ from analysis.derive.costs import (
 from analysis.derive.fastest_step import bound_of, made_flows_of, step_time_s
 from analysis.derive.network_causes import network_causes
 from analysis.derive.steadiness import LEAST_FOR_HUMPS, stalls_of, steadiness_of
-from analysis.derive.step_parts import parts_of, pop_of, traced_step_s
+from analysis.derive.step_parts import meets_in_every_step, parts_of, pop_of, traced_step_s
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
@@ -83,7 +83,11 @@ def row_of(record: RunRecord, place: str, steps: StepTable | RecordFormatError |
         **_where_time_goes(record, timings, window),
         "record_path": place,
         "raw_timings": steps is not None,
-        "steadiness": None if timings is None else steadiness_of(timings),
+        "steadiness": (
+            None
+            if timings is None
+            else steadiness_of(timings, meets=meets_in_every_step(record.experiment))
+        ),
         "traced_step_s": None if timings is None else traced_step_s(timings),
         "busy": busy_share(record, window),
     }

@@ -50,9 +50,13 @@ class Steadiness(StrEnum):
     UNSTEADY = "unsteady"
 
 
-def steadiness_of(steps: StepTable) -> Steadiness | None:
-    """The label of a run; None where it has too few measured steps."""
-    relative = _step_times(steps)
+def steadiness_of(steps: StepTable, *, meets: bool) -> Steadiness | None:
+    """The label of a run; None where it has too few measured steps.
+
+    Args:
+        meets: all workers meet in every step, which then counts once.
+    """
+    relative = _step_times(steps, meets=meets)
     if len(relative) < LEAST_STEPS:
         return None
     count = min(BATCHES, len(relative) // 2)
@@ -60,19 +64,24 @@ def steadiness_of(steps: StepTable) -> Steadiness | None:
     return label_of(np.array([np.median(part) for part in np.array_split(relative, count)]))
 
 
-def _step_times(steps: StepTable) -> Floats:
+def _step_times(steps: StepTable, *, meets: bool) -> Floats:
     """Measured steps of all workers as they ended, each over the median of its worker.
 
+    Where workers meet, one value for each step: what they share would look like values that agree.
     A worker most of whose steps took no time, by a clock that was set, says nothing.
     """
-    ends, times = [np.empty(0)], [np.empty(0)]
+    order, times = [np.empty(0)], [np.empty(0)]
     for table in steps.by_worker():
-        measured = table.end[table.phase == Phase.MEASURED]
-        durations = np.diff(measured)
+        measured = table.select(table.phase == Phase.MEASURED)
+        durations = np.diff(measured.end)
         if len(durations) and (median := np.median(durations)) > 0.0:
-            ends.append(measured[1:])
+            order.append((measured.step if meets else measured.end)[1:])
             times.append(durations / median)
-    return np.concatenate(times)[np.argsort(np.concatenate(ends), kind="stable")]
+    places, every = np.concatenate(order), np.concatenate(times)
+    if not meets:
+        return every[np.argsort(places, kind="stable")]
+    _, step = np.unique(places, return_inverse=True)
+    return np.asarray(np.bincount(step, every) / np.bincount(step))
 
 
 def label_of(levels: Floats) -> Steadiness:

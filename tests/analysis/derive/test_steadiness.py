@@ -62,9 +62,22 @@ def test_a_run_is_labelled_from_the_measured_steps_of_all_workers() -> None:
         durations = [5.0] * 10 + [1.0] * 30 + [slow_end] * 30
         ends = [np.cumsum(durations), 2 * np.cumsum(durations)]
         workers = [make_steps(number, list(each), phases) for number, each in enumerate(ends)]
-        assert steadiness_of(concatenate(workers)) is label
-    assert steadiness_of(make_steps(0, list(range(20)), phases[:20])) is None
-    assert steadiness_of(make_steps(0, [1.0] * 70, phases)) is None
+        assert steadiness_of(concatenate(workers), meets=False) is label
+    assert steadiness_of(make_steps(0, list(range(20)), phases[:20]), meets=False) is None
+    assert steadiness_of(make_steps(0, [1.0] * 70, phases), meets=False) is None
+
+
+@pytest.mark.parametrize(("count", "least_flat"), [(8, None), (20, None), (24, 90), (100, 90)])
+def test_a_step_that_all_workers_share_counts_once(count: int, least_flat: int | None) -> None:
+    random, labels = np.random.default_rng(5), []
+    for _ in range(100):
+        shared = random.lognormal(0.0, 0.03, count)
+        labels.append(steadiness_of(steps_of(*[shared] * 8), meets=True))
+        assert labels[-1] == steadiness_of(steps_of(shared), meets=False)
+    if least_flat is None:
+        assert set(labels) == {None}
+    else:
+        assert labels.count(FLAT) >= least_flat
 
 
 def steps_of(*workers: Floats) -> StepTable:
