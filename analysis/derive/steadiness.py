@@ -59,8 +59,8 @@ def steadiness_of(steps: StepTable, *, meets: bool) -> Steadiness | None:
     relative = _step_times(steps, meets=meets)
     if len(relative) < LEAST_STEPS:
         return None
-    count = min(BATCHES, len(relative) // 2)
-    # A median, so that one step that was late is no change.
+    count = min(BATCHES, len(relative) // 3)
+    # A median of three or more, so that one step that was late is no change.
     return label_of(np.array([np.median(part) for part in np.array_split(relative, count)]))
 
 
@@ -75,7 +75,7 @@ def _step_times(steps: StepTable, *, meets: bool) -> Floats:
         measured = table.select(table.phase == Phase.MEASURED)
         durations = np.diff(measured.end)
         if len(durations) and (median := np.median(durations)) > 0.0:
-            order.append((measured.step if meets else measured.end)[1:])
+            order.append((measured.step.astype(np.float64) if meets else measured.end)[1:])
             times.append(durations / median)
     places, every = np.concatenate(order), np.concatenate(times)
     if not meets:

@@ -80,6 +80,13 @@ def test_a_step_that_all_workers_share_counts_once(count: int, least_flat: int |
         assert labels.count(FLAT) >= least_flat
 
 
+@pytest.mark.parametrize("every", [7, 25])
+def test_a_single_step_that_is_late_is_no_change(every: int) -> None:
+    late = np.where(np.arange(100) % every == 3, 3.0, 1.0)
+    assert steadiness_of(steps_of(late), meets=False) is FLAT
+    assert steadiness_of(steps_of(late, late), meets=True) is FLAT
+
+
 def steps_of(*workers: Floats) -> StepTable:
     """Steps of workers that lasted so long, after two that were not measured."""
     phases = [Phase.FIRST, Phase.WARMUP]
