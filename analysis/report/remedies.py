@@ -72,8 +72,11 @@ def _placement_advice(told: Explanation) -> str:
     if share > WORTH_MOVING * max(loads) / sum(loads):
         return ""
     held = "the bytes beside rows of tables" if used.tables else "the bytes"
+    part = f"{max(loads) / sum(loads):.0%} of"
+    if part == "100% of" and min(loads):
+        part = "nearly all"
     holds = (
-        f"With {len(loads)} servers, ps:{hottest} holds {max(loads) / sum(loads):.0%} of {held} "
+        f"With {len(loads)} servers, ps:{hottest} holds {part} {held} "
         f"under {told.slower.asked['placement']}."
     )
     if policy in _measured(told, "placement"):
@@ -215,7 +218,7 @@ def _exchange_advice(told: Explanation) -> str:
     if left_out_links(point.counting):
         return ""  # the page says beside it which link to repair
     if lost_shares(point.launches).any():
-        return _lost_advice(told)
+        return f"Lost packets may be a part of it. {_lost_advice(told)}"
     saved = point.launches["slow_link_s"] / point.launches["mean_step_s"]
     if saved.astype(float).mean() > WORTH_REPAIRING:
         return _link_advice(told)

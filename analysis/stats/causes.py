@@ -256,11 +256,17 @@ def _foreign(launches: pd.DataFrame) -> float:
 
 
 def _share_of_others(long: pd.DataFrame, short: pd.DataFrame, slower: pd.DataFrame) -> float:
-    """Of what other programs may have made longer, as much as a verdict would grant them."""
+    """Of what other programs may have made longer, as much as a verdict would grant them.
+
+    And no more than the steps of a launch are longer than where nobody disturbed this setting.
+    """
     named = list(_DISTURBED)
     longer_s = float((long[named].mean() - short[named].mean()).sum())
-    own = slower[["mean_step_s", "foreign_load"]].astype(float).fillna(0.0)
-    most_s = float((own["mean_step_s"] * (1 - (1 - own["foreign_load"]) ** FAR)).mean())
+    own = slower[["mean_step_s", "foreign_load"]].astype(float)
+    step_s, load = own["mean_step_s"], own["foreign_load"].fillna(0.0)
+    undisturbed = step_s[own["foreign_load"] <= FOREIGN_LIMIT]
+    beyond_s = step_s - (undisturbed.min() if len(undisturbed) else 0.0)
+    most_s = float(np.minimum(step_s * (1 - (1 - load) ** FAR), beyond_s.clip(lower=0.0)).mean())
     return min(1.0, most_s / longer_s) if longer_s > 0.0 else 0.0
 
 

@@ -51,6 +51,7 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.variables import PlacementUsed, RowsAsked
 from tests.analysis.builders import (
     case_of,
+    cases_of,
     links_between,
     on_own_hosts,
     run,
@@ -149,6 +150,22 @@ def test_other_programs_explain_no_more_than_a_verdict_grants_them() -> None:
     assert (rest.cause, rest.limit) == (Cause.EXCHANGE, "at least")
     shorter = difference(launches(exchange_s=-0.01, foreign_load=0.1), launches(), None)
     assert Cause.FOREIGN not in {part.cause for part in shorter.parts}
+
+
+def test_other_programs_explain_nothing_that_undisturbed_launches_take_as_well() -> None:
+    """They took half of a host beside one launch of four, whose step is but 3 ms longer."""
+    slower = launches(exchange_s=0.06)
+    one = slower.assign(foreign_load=[0.5, 0.0, 0.0, 0.0])
+    alike = {part.cause: part for part in difference(one, launches(), None).parts}
+    assert alike[Cause.EXCHANGE].seconds.mean > 0.059
+    longer = one.assign(
+        **{name: one[name] + [0.003, 0.0, 0.0, 0.0] for name in ("exchange_s", "mean_step_s")}
+    )
+    found = {part.cause: part for part in difference(longer, launches(), None).parts}
+    others, rest = found[Cause.FOREIGN], found[Cause.EXCHANGE]
+    # With the noise, it is 4 ms longer than the shortest one.
+    assert others.seconds.mean == pytest.approx(0.004 / 4)
+    assert (others.limit, rest.limit) == ("up to", "at least")
 
 
 @pytest.mark.parametrize(("saved_s", "cause"), [(0.0, Cause.EXCHANGE), (0.018, Cause.SLOW_LINK)])
@@ -376,7 +393,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
         "each 50%."
     )
     assert unseen == [
-        "Steps of stock_allreduce (plain TensorFlow) are not divided into parts.",
+        "Steps of plain TensorFlow are not divided into parts.",
         "make ladder measures one by one what the suite does differently.",
     ]
     rows = explanation_table(case)
@@ -433,6 +450,40 @@ def test_parts_are_told_until_little_is_left() -> None:
 
 def estimated(mean: float) -> Estimate:
     return Estimate(mean=mean, low=mean, high=mean)
+
+
+def test_beside_a_certain_part_only_such_ones_are_told() -> None:
+    """Waits for input that vary around a mean of 5 ms are in the table alone."""
+    (told, *_) = explanations(case_of_pair())
+    waits = pd.Series([0.005, -0.03, 0.045, 0.0])
+    slower = launches(exchange_s=0.03)
+    slower = slower.assign(
+        **{name: slower[name] + waits for name in ("last_input_s", "input_wait_s", "mean_step_s")}
+    )
+    found = difference(slower, launches(), None)
+    assert [part.cause for part in found.causes][:2] == [Cause.EXCHANGE, Cause.INPUT]
+    said = explanation_sentence(replace(told, difference=found))
+    assert "exchange and update" in said
+    assert "waiting for input" not in said
+
+
+def test_a_server_that_holds_nearly_all_bytes_does_not_hold_all() -> None:
+    case = case_of_pair()
+    loads = PlacementUsed(
+        shards=(replace(SHARDS[0], num_bytes=99_900), replace(SHARDS[1], num_bytes=100)),
+        variables=("a", "b"),
+        bytes_per_server=(99_900, 100),
+        max_over_mean=1.998,
+    )
+    told = next(each for each in explanations(case) if each.slower.setting.strategy == "ps_sync")
+    (own,) = cases_of(
+        [replace(record, placement=loads) for record in told.slower.counting],
+        told.faster.counting,
+    )
+    (again,) = explanations(own)
+    assert advice_text(again, Cause.HOT_SERVER).startswith(
+        "With 2 servers, ps:0 holds nearly all the bytes under round_robin."
+    )
 
 
 def test_what_takes_less_by_an_estimate_is_one() -> None:
@@ -584,7 +635,8 @@ def test_what_is_broken_is_repaired_before_messages_are_changed() -> None:
     assert advice_text(found, Cause.EXCHANGE).startswith("The links ")
     launches[["port_drops", "port_loss"]] = [100, 0.01]
     assert advice_text(found, Cause.EXCHANGE).startswith(
-        "To lose fewer packets, give switch ports more memory or let"
+        "Lost packets may be a part of it. To lose fewer packets, give switch ports more memory or "
+        "let"
     )
 
 
