@@ -12,7 +12,7 @@ from itertools import compress
 
 import pandas as pd
 
-from analysis.stats.decision import LEVEL, MOST_MISSING, Decision, Outcome
+from analysis.stats.decision import LEVEL, MARGIN, MOST_MISSING, Decision, Outcome
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT
 
@@ -81,9 +81,9 @@ def with_interval(
     return spell(centre) + ends
 
 
-def ratio_text(centre: float | None, low: float | None, high: float | None) -> str:
+def ratio_text(centre: float | None, low: float | None, high: float | None, least: int = 2) -> str:
     """`1.80 [1.60, 2.05]`; more digits where an end would read as 1 and is not."""
-    digits = _digits_beside(1.0, (low, high), ratio)
+    digits = max(least, _digits_beside(1.0, (low, high), ratio))
     return with_interval(partial(ratio, digits=digits), centre, low, high)
 
 
@@ -142,8 +142,10 @@ def transports_label(first: str | None, second: str | None) -> str:
 
 
 def factor_text(decision: Decision) -> str:
-    """`1.80x [1.60, 2.05]`, of a decision that has a ratio."""
-    centre, blank, interval = ratio_text(*decision.ends).partition(" ")
+    """`1.80x [1.60, 2.05]`, of a decision that has a ratio; what is faster is beyond the margin."""
+    is_faster = decision.outcome is Outcome.FASTER
+    least = _digits_beside(1 + MARGIN, (decision.ratio,), ratio) if is_faster else 2
+    centre, blank, interval = ratio_text(*decision.ends, least).partition(" ")
     return f"{centre}x{blank}{interval}"
 
 
@@ -184,8 +186,10 @@ def points_text(points: Sequence[str], chosen: Iterable[bool]) -> str:
     if len(some) == len(points):
         return ""
     counts = Counter(some).most_common()
-    told = [f"{count} of {point}" for point, count in counts[:_MOST_POINTS]]
-    if others := [count for _, count in counts[_MOST_POINTS:]]:
+    # A single other one is as short by its name.
+    most = _MOST_POINTS + (len(counts) == _MOST_POINTS + 1)
+    told = [f"{count} of {point}" for point, count in counts[:most]]
+    if others := [count for _, count in counts[most:]]:
         runs = count_text(sum(others), "run")
         told.append(f"{runs} of {count_text(len(others), 'other point')}")
     return f": {'; '.join(told)}"

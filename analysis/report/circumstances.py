@@ -14,8 +14,8 @@ import pandas as pd
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.report.what_was_run import differences_text
-from analysis.stats.comparisons import Comparison
-from analysis.stats.decision import UNSURE, Outcome
+from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.decision import MARGIN, UNSURE, Outcome
 from analysis.stats.doubts import (
     Drift,
     drifts_of,
@@ -29,6 +29,7 @@ from analysis.stats.doubts import (
 )
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import base_of, base_text, mean_rate, point_name, point_table
+from analysis.stats.rivals import Kind
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -171,10 +172,10 @@ def _stands_text(row: Comparison | None) -> str:
     slower = told.second.best
     most = others_explain(slower)
     if told.outcome is Outcome.FASTER and not is_disturbed(slower).any():
-        return "The verdict stands: only the faster setting is known to be disturbed."
+        return _stands(row, "only the faster setting is known to be disturbed")
     if told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
         why = f"by the rule of decision, other programs could explain up to {most:.2f}x"
-        return f"The verdict stands: {why}."
+        return _stands(row, why)
     return _stands_by_most_text(row, is_disturbed, "disturbed")
 
 
@@ -183,8 +184,14 @@ def _stands_by_most_text(row: Comparison, happened: Callable[[Point], pd.Series]
     decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
     if not decided or any(in_most_launches(point, happened(point)) for point in row.points):
         return ""
-    few = f"at most half of the launches of each setting are known to be {what}"
-    return f"The verdict stands: {few}."
+    return _stands(row, f"at most half of the launches of each setting are known to be {what}")
+
+
+def _stands(row: Comparison, why: str) -> str:
+    """Which verdict stands is named where the headline has several."""
+    several = bool(comparisons(row.case).of(Kind.HYBRID))
+    names = " and ".join(point.setting.label for point in row.better_first().points)
+    return f"The verdict{f' on {names}' * several} stands: {why}."
 
 
 def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str]:
@@ -237,7 +244,9 @@ def share_lines(case: Case) -> list[str]:
     worst = max(uneven, key=_largest_share)
     # Of whole steps, and the slowest worker makes few: more digits say more than is known.
     equal = float(f"{estimate(worst.known('equal_shares_per_sec')).mean:.2g}")
-    listed = "; ".join(f"{point_name(point)}: {_largest_share(point):.0%}" for point in uneven)
+    listed = "; ".join(
+        f"{point_name(point)}: up to {_largest_share(point):.0%}" for point in uneven
+    )
     return [
         f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
         f"and no efficiency is claimed. At {point_name(worst)}, {worst.num_workers} times the "
@@ -274,13 +283,14 @@ def _evener_text(case: Case, uneven: Point) -> str:
 
 
 def above_one_lines(case: Case) -> Iterator[str]:
-    """Shares whose whole interval lies above 1, which is more than can be, and what may be why."""
+    """Shares above 1 by the rule of decision, which is more than can be, and what may be why."""
     table = point_table(case)
     for share, (name, why) in _MORE_THAN_CAN_BE.items():
+        above = table[(table[f"{share}_low"] > 1) & (table[share] > 1 + MARGIN)]
         told = [
             f"{row['setting']} at {workers_text(int(row['num_workers']))} "
             f"{ratio_text(row[share], row[f'{share}_low'], row[f'{share}_high'])}"
-            for _, row in table[table[f"{share}_low"] > 1].iterrows()
+            for _, row in above.iterrows()
         ]
         if told:
             why = why.format(base=base_text(case))
@@ -395,9 +405,10 @@ def undrifted_lines(case: Case) -> list[str]:
     lines = [f"{capital(drift.told)}." for drift in drifts if not drift.is_shown]
     if unknown := len(jobs) - len(drifts):
         where = f" in {unknown} of {len(jobs)} jobs" * (len(jobs) > 1)
+        undisturbed = "undisturbed " * any(is_disturbed(point).any() for point in case.points)
         lines.append(
-            f"Whether the machine drifted{where} is not known: that takes more than three launches "
-            "of a setting, from the first third of the time to the last."
+            f"Whether the machine drifted{where} is not known: that takes more than three "
+            f"{undisturbed}launches of a setting, from the first third of the time to the last."
         )
     return lines
 

@@ -10,7 +10,7 @@ them.  Doubts that leave a comparison its meaning are told in `report.circumstan
 Decides also whether the machine drifted, in each job for itself, told from one point, the sentinel:
 the single worker, which needs no network, else the point with most launches.  Its drift is its rate
 at its last launch over that at its first, along a straight line through the logarithms of all of
-them.  The rule of decision says whether that is one.
+them that other programs did not disturb.  The rule of decision says whether that is one.
 """
 
 from __future__ import annotations
@@ -288,10 +288,11 @@ class Drift:
     def told(self) -> str:
         """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
         where = f"in job {self.job} " if self.job else ""
+        undisturbed = "undisturbed " * bool(is_disturbed(self.sentinel).any())
         return (
             f"{where}the machine {self._said}: {self.sentinel.setting.label} was "
             f"{factor_text(self.decision)} as fast at the last of {self.decision.n_first} "
-            "launches as at the first"
+            f"{undisturbed}launches as at the first"
         )
 
     @property
@@ -349,8 +350,10 @@ def _drift_of(case: Case, job: str, *, is_only: bool) -> Drift | None:
 
 
 def _rates_in(point: Point, job: str) -> pd.Series:
-    jobs = _jobs(point.launches)
-    return point.rates[point.rates.index.isin(jobs.index[jobs == job])]
+    """Without launches that other programs disturbed: these are a doubt of their own."""
+    jobs, disturbed = _jobs(point.launches), is_disturbed(point)
+    rates = point.rates[point.rates.index.isin(jobs.index[jobs == job])]
+    return rates[~rates.index.isin(disturbed.index[disturbed])]
 
 
 def _seconds_since(moment: pd.Timestamp, begun: pd.Series) -> pd.Series:

@@ -29,20 +29,24 @@ from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.points import point_table
 from analysis.wording import points_text
+from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
+    Hybrid,
     NoCommunication,
     Single,
     SynchronousServers,
 )
+from ps_allreduce.point.strategies.stated import Embeddings
+from ps_allreduce.point.wire import Wire
 from ps_allreduce.point.workload import EmulatedCompute
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import RATES, case_of, reported, run, runs, table_of, tasks_on, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
-from tests.fakes import make_experiment, make_host
+from tests.fakes import LOOKING_UP, make_experiment, make_host
 
 COMPUTE = EmulatedCompute(forward_s=0.01, backward_s=0.02)
 
@@ -183,6 +187,30 @@ def test_of_many_disturbed_points_those_with_most_runs_are_named() -> None:
     assert points_text(points, [True] * len(points)) == ""
     told = points_text([*points, "a"], [*[True] * len(points), False])
     assert told == ": 3 of a; 2 of b; 2 of c; 2 runs of 2 other points"
+    assert points_text([*"aabcdd", "e"], [*[True] * 6, False]) == ": 2 of a; 2 of d; 1 of b; 1 of c"
+
+
+@pytest.mark.parametrize(("rate", "is_told"), [(202.0, False), (212.0, True)])
+def test_efficiency_is_above_1_by_the_rule_of_decision(rate: float, is_told: bool) -> None:
+    """One per cent is none, however narrow the interval."""
+    single = dict(enumerate((100.0, 100.1, 99.9)))
+    fast = {turn: rate / 100 * each for turn, each in single.items()}
+    case = case_of(runs(make_experiment(Single), single), runs(make_experiment(AllReduce, 2), fast))
+    assert bool([*above_one_lines(case)]) is is_told
+
+
+def test_of_several_verdicts_the_one_that_stands_is_named() -> None:
+    taken = (make_host("n0", foreign_load=0.12),)
+    rows: dict[str, Any] = {"workload": LOOKING_UP, "embeddings": Embeddings.SPARSE}
+    wired = {**rows, "wire": Wire()}
+    placed = {**rows, "table_rows": RowRule.MODULO}
+    case = case_of(
+        runs(make_experiment(Hybrid, 2, **rows), times(3.0)),
+        runs(make_experiment(AllReduce, 2, **wired), times(1.0)),
+        runs(make_experiment(SynchronousServers, 2, **placed), times(2.0), hosts=taken),
+    )
+    (line,) = [each for each in verdict(case).doubts if "Measure again" in each]
+    assert "The verdict on ps_sync, round_robin and all-reduce stands: only the faster" in line
 
 
 def test_doubts_about_numbers_end_the_screen() -> None:

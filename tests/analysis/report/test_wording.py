@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from analysis.wording import bytes_text, p_text, rate_text, ratio_text
+from analysis.stats.decision import Decision, Outcome
+from analysis.wording import bytes_text, factor_text, p_text, rate_text, ratio_text
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,21 @@ def test_an_interval_shows_on_which_side_of_1_its_ends_lie(
     ends: tuple[float, float | None, float | None], told: str
 ) -> None:
     assert ratio_text(*ends) == told
+
+
+def test_what_is_faster_is_seen_to_be_beyond_the_margin() -> None:
+    faster = Decision(
+        outcome=Outcome.FASTER,
+        ratio=1.0306,
+        low=1.0201,
+        high=1.0349,
+        p_value=0.01,
+        n_first=3,
+        n_second=3,
+    )
+    assert factor_text(faster) == "1.031x [1.020, 1.035]"
+    assert factor_text(replace(faster, ratio=1.04)) == "1.04x [1.02, 1.03]"
+    assert factor_text(replace(faster, outcome=Outcome.UNDECIDED)) == "1.03x [1.02, 1.03]"
 
 
 @pytest.mark.parametrize(

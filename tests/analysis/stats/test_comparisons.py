@@ -309,6 +309,24 @@ def test_the_rule_of_decision_says_whether_the_machine_drifted(
     assert (lines[0] in found.warnings) is (told == "drifted")
 
 
+def test_launches_that_other_programs_disturbed_tell_no_drift() -> None:
+    """Two launches beside them were slow; without these the machine is steady."""
+    case = drifting({0: 92.0, 4: 94.0, 18: 98.6, 30: 99.2, 45: 99.8, 60: 100.2})
+    assert [drift.is_shown for drift in drifts_of(case)] == [True]
+    taken = (make_host("n0", foreign_load=0.08),)
+    (found,) = drifts_of(
+        case_of(
+            replace(record, hosts=taken)
+            if point.setting.strategy == "single" and turn < 2
+            else record
+            for point in case.points
+            for turn, record in enumerate(point.records)
+        )
+    )
+    assert not found.is_shown
+    assert found.told.endswith(" as fast at the last of 4 undisturbed launches as at the first")
+
+
 #: Each turn holds every setting; or every setting has its own part of the sweep.
 TURNS = [(own, turn) for turn in range(5) for own in (SINGLE, RING, SYNC)]
 PARTS = [
