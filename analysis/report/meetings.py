@@ -22,6 +22,7 @@ from analysis.derive.fastest_step import left_out_links, use_of
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import UNSURE, Decision, Outcome
 from analysis.stats.findings import (
+    all_equal,
     finding,
     highest,
     is_fastest,
@@ -116,7 +117,7 @@ def beyond_text(row: Comparison) -> str:
 
 def no_verdict_text(where: str) -> str:
     """Of sides or settings that were tried somewhere."""
-    return f"No verdict {where} workers: too few launches ended well."
+    return f"No verdict {where} workers, since each needs three launches that end well."
 
 
 def _nothing_faster(row: Comparison) -> str:
@@ -265,9 +266,13 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         told += _next_text(table, row, contending)
     else:
         left_open = [p for p in contending if not any(table.beats(q, p) for q in contending)]
+        if len(left_open) == 1:  # something that is slower than another one may be as fast as it
+            left_open = [point for point in contending if not table.beats(best, point)]
         among = _among_text(case, left_open)
         slower = _slower_text(len(contending) - len(left_open))
         opening = f"It is not decided which of {among} is fastest{slower}. "
+        if all_equal(table, left_open):
+            opening = f"{capital(among)} are {Outcome.EQUAL}{slower}. "
         opening += f"{capital(named)} made {measured}"
     left = undecided_with(table, best, contending) if finding(table, contending) else []
     if left:

@@ -17,6 +17,7 @@ from analysis.data.blocks import HostKind, host_kinds, kinds_apart
 from analysis.data.cases import Case, Point
 from analysis.report.pages.page_parts import PagePart
 from analysis.report.what_was_run import Items
+from analysis.stats.decision import MARGIN
 from analysis.wording import (
     NONE,
     TextTable,
@@ -140,11 +141,12 @@ def _as_text(links: pd.DataFrame) -> pd.DataFrame:
 def _link_items(measured: pd.DataFrame, links: pd.DataFrame) -> Items:
     """What links carried; one is named only if it stands out from the others."""
     rates = dict.fromkeys(links["bits_per_s"].map(rate_text))
+    stands_out = links["bits_per_s"].max() > (1 + MARGIN) * links["bits_per_s"].min()
     ends = " to ".join(dict.fromkeys([next(iter(rates)), next(reversed(rates))]))
     several = count_text(len(measured), "measurement")
     return [
         ("links measured", f"median{'s' * (len(rates) > 1)} {ends} ({several})"),
-        *(_slowest_items(links) if len(rates) > 1 else []),
+        *(_slowest_items(links) if stands_out else []),
         ("round trip", _round_trip_text(measured["round_trip_s"].median(), links)),
     ]
 

@@ -114,7 +114,7 @@ def verdict(case: Case) -> Verdict:
     main = table.main
     details = [
         *(_share_lines(main) if main else ()),
-        *humps_lines(case.launches),
+        *humps_lines(case),
         *undrifted_lines(case),
         *(_interval_lines(main) if main else ()),
         *map(meeting_sentence, table.of(Kind.ALIKE)),
@@ -240,7 +240,9 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
         for number, contending in enumerate(contenders(case)):
             if number:
                 said = fastest_sentence(case, contending)
-                yield f"Asynchronous settings are another training, so they stand apart. {said}"
+                over = passed_over_line(case, contending)
+                apart = "Asynchronous settings are another training, so they stand apart."
+                yield f"{apart} {said} {over}".rstrip()
             if more := failed_beyond(case, contending):
                 settings = f"{training_text(contending[0])} settings"
                 yield no_verdict_text(f"on {settings} at {each_text(more)}")

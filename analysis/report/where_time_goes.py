@@ -22,8 +22,17 @@ from analysis.derive.fastest_step import step_time_s
 from analysis.derive.steadiness import Steadiness
 from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
 from analysis.stats.causes import alone_s, mean_parts
+from analysis.stats.points import point_name
 from analysis.stats.statistics import mean_of
-from analysis.wording import NONE, count_text, number, ratio, three_digits, with_interval
+from analysis.wording import (
+    NONE,
+    count_text,
+    number,
+    points_text,
+    ratio,
+    three_digits,
+    with_interval,
+)
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.errors import RecordFormatError
 from ps_allreduce.record.files import RunFiles, load_raw
@@ -257,16 +266,19 @@ def _with_trend(point: Point) -> pd.DataFrame:
     return point.launches[labels.notna() & (labels != Steadiness.FLAT).fillna(False)]
 
 
-def humps_lines(launches: pd.DataFrame) -> list[str]:
-    """How many launches have step times with two humps, and one of them."""
-    two = launches.dropna(subset="second_hump_s")
-    if two.empty:
+def humps_lines(case: Case) -> list[str]:
+    """How many launches have step times with two humps, of which points, and one of them."""
+    points = [point_name(point) for point in case.points for _ in point.launches.index]
+    found = case.launches["second_hump_s"].notna()
+    if not found.any():
         return []
-    humps = sorted(two.iloc[0][["hump_s", "second_hump_s"]].astype(float) * 1e3)
+    one = case.launches[found].iloc[0]
+    humps = sorted(one[["hump_s", "second_hump_s"]].astype(float) * 1e3)
     near = " and ".join(f"{number(three_digits(ms))} ms" for ms in humps)
     return [
-        f"Step times have two humps in {len(two)} of {count_text(len(launches), 'run')}, in the "
-        f"first of them near {near}."
+        f"Step times have two humps in {found.sum()} of {count_text(len(found), 'run')}"
+        f"{points_text(points, found)}. In one of {next(compress(points, found))} they are near "
+        f"{near}."
     ]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from analysis.data.blocks import analysed
@@ -64,6 +65,12 @@ def undecided_with(table: Comparisons, best: Point, points: Sequence[Point]) -> 
     """Settings of which it is not decided whether they are slower than the best, or equal."""
     rows = {point: table.between(best, point) for point in points if point is not best}
     return [point for point, row in rows.items() if row is None or row.outcome not in DECIDED]
+
+
+def all_equal(table: Comparisons, points: Sequence[Point]) -> bool:
+    """All pairs are decided to be equal."""
+    rows = [table.between(*pair) for pair in combinations(points, 2)]
+    return all(row is not None and row.outcome is Outcome.EQUAL for row in rows)
 
 
 def finding(table: Comparisons, points: Sequence[Point]) -> Comparison | None:

@@ -186,7 +186,7 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
         ends = intervals(panel, ["over_whole", "low", "high"], ratio)
         told = "; ".join(f"{who} {each}" for who, each in zip(panel["sent"], ends, strict=True))
         share = panel["share"].iloc[0]
-        yield f"{title}, {share:.2f} of the rows looked up: of whole tables' rate {told}."
+        yield f"{title}, {share:.2f} of the rows looked up, rate over whole tables: {told}."
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:

@@ -100,8 +100,8 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
         kept = intervals(own, ["kept", "low", "high"], ratio)
         told = "; ".join(f"{who} {each}" for who, each in zip(own["senders"], kept, strict=True))
         yield (
-            f"{control}, ports of {_size(own['buffer'].iloc[0])}: of the rate behind deep ports "
-            f"remains for {told}."
+            f"{control}, ports of {_size(own['buffer'].iloc[0])}, rate over that behind deep "
+            f"ports: {told}."
         )
 
 

@@ -365,7 +365,8 @@ def unclaimed_lines(case: Case) -> list[str]:
     }
     why = "; ".join(reason for reason, holds in reasons.items() if holds)
     return [
-        f"No efficiency on {base_text(case)} is claimed{whose} since {why}. So no figure shows it."
+        f"Efficiency (base: {base_text(case)}) is not claimed{whose} since {why}. So no figure "
+        "shows it."
     ]
 
 

@@ -202,6 +202,6 @@ def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _counted_text(lines: Sequence[str], titles: Sequence[str]) -> str:
-    several, points = " like it" * (len({*lines}) > 1), {*titles}
+    others, points = ", the others with other figures" * (len({*lines}) > 1), {*titles}
     where = titles[0] if len(points) == 1 else f"{len(points)} points"
-    return f"{capital(lines[0])} ({count_text(len(lines), 'run')}{several} of {where})"
+    return f"{capital(lines[0])} ({count_text(len(lines), 'run')} of {where}{others})"

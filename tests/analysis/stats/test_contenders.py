@@ -148,7 +148,7 @@ def test_of_several_defaults_none_is_called_the_default() -> None:
 
 def test_settings_that_are_decided_to_be_slower_are_not_called_open() -> None:
     said = verdict(CASES["the runner-up is no slower"])
-    opening = "It is not decided which of 2 {} settings at 2 workers is fastest; 1 other is slower."
+    opening = "2 {} settings at 2 workers are equal within 3 %; 1 other is slower."
     assert said.headline.startswith(opening.format("synchronous"))
     assert opening.format("asynchronous") in said.otherwise[0]
 
@@ -171,6 +171,39 @@ def test_a_setting_that_another_one_beats_is_not_called_open() -> None:
     assert verdict(case).headline.startswith(f"{opening} are slower.")
 
 
+def test_settings_that_are_all_decided_to_be_equal_are_not_called_open() -> None:
+    sizes = (None, 0, 500_000)
+    alike = {size: make_experiment(AllReduce, 2, bytes_per_pack=size) for size in sizes}
+    slow = make_experiment(AllReduce, 2, bytes_per_pack=2_000_000)
+    equal = {turn: 100.0 + 0.1 * (turn % 3) for turn in range(8)}
+    said = verdict(
+        case_of(
+            *(runs(own, equal) for own in alike.values()), runs(slow, dict.fromkeys(equal, 50.0))
+        )
+    ).headline
+    assert said.startswith(
+        "3 synchronous settings at 2 workers are equal within 3 %; 1 other is slower. "
+    )
+
+
+def test_an_asynchronous_setting_without_a_launch_is_told_beside_the_fastest() -> None:
+    points = [
+        make_experiment(AsynchronousServers, 2, num_ps=count, placement=policy)
+        for count, policy in ((1, ROUND), (2, ROUND), (2, EVEN))
+    ]
+    synchronous = [make_experiment(SynchronousServers, 2, placement=each) for each in (ROUND, EVEN)]
+    failed: dict[int, float | None] = dict.fromkeys(range(3))
+    case = case_of(
+        *(runs(own, times(1.0)) for own in synchronous),
+        *(runs(own, times(share)) for own, share in zip(points[:2], (1.0, 2.0), strict=True)),
+        runs(points[2], failed),
+    )
+    (said,) = verdict(case).otherwise
+    assert "Of 2 asynchronous settings at 2 workers, " in said
+    label = {point.experiment: point.setting.label for point in case.points}[points[2]]
+    assert said.endswith(f"Passed over, having fewer launches: {label} (0).")
+
+
 def test_more_workers_at_which_all_settings_but_one_failed_are_told() -> None:
     failed: dict[int, float | None] = dict.fromkeys(range(3))
     larger = {
@@ -188,7 +221,8 @@ def test_more_workers_at_which_all_settings_but_one_failed_are_told() -> None:
     said = verdict(case)
     assert "Of 2 synchronous settings at 2 workers, " in said.headline
     assert said.otherwise == (
-        "No verdict on synchronous settings at 4 workers: too few launches ended well.",
+        "No verdict on synchronous settings at 4 workers, since each needs three launches that end "
+        "well.",
     )
 
 
@@ -225,15 +259,15 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     claimed = point_table(case).set_index("setting")["efficiency_single"]
     assert claimed.notna().to_list() == [True, False, True, True]
     assert unclaimed_lines(case) == [
-        "No efficiency on a single worker is claimed of ps_async, round_robin, 1 ps, since one "
-        "worker made far more steps than others. So no figure shows it."
+        "Efficiency (base: a single worker) is not claimed of ps_async, round_robin, 1 ps, since "
+        "one worker made far more steps than others. So no figure shows it."
     ]
     (alone,) = contenders(case)
     assert {point.experiment for point in alone} == {*even}
     nearest, other = case.points[0], case.points[1]
     assert "one worker made up to 93% of the steps" in doubt_about(case, nearest, other, (9.0, 9.0))
     (line,) = share_lines(case)
-    assert "(ps_async, round_robin, 1 ps, 4 workers: 93% of all)" in line
+    assert "(ps_async, round_robin, 1 ps, 4 workers: up to 93% of all)" in line
     assert "4 times the rate of the slowest worker is about 86 images/s, not 900." in line
     assert line.endswith(". Bounded staleness (--staleness 1) may help."), "all share one host"
     several = changed(near, steps_per_dispatch=4)
