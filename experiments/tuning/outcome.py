@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -21,6 +22,9 @@ from launchers.settings import option_of
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.network import render_rate
+from ps_allreduce.point.strategies import default_of
+from ps_allreduce.point.strategies.base import value_of
+from ps_allreduce.point.strategies.stated import DECLARATIONS
 from ps_allreduce.point.workload import Precision, Scaling
 
 #: Rows of the table on the screen.
@@ -153,16 +157,21 @@ def options_of(point: Experiment) -> str:
 
     What else was stated of input or of hosts has to be stated again.
     """
-    columns = point.columns()
-    rows = ("embeddings", "table_rows") if point.strategy.is_sparse else ()
-    tuned = [name for name in (*TUNED, *rows) if name in point.strategy.understands()]
+    columns, understood = point.columns(), point.strategy.understands()
+    tuned = [name for name in TUNED if name in understood]
     names = ("strategy", "num_workers", *tuned, "cores_per_worker", "threads_per_worker")
-    values = {name: str(value) for name in names if (value := columns.get(name)) is not None}
-    settings = [
-        f"{option_of(name)} {size_text(int(value)) if 'bytes' in name else value}"
-        for name, value in values.items()
-    ]
+    values = {name: columns.get(name) for name in names}
+    others = [name for name in DECLARATIONS if name in understood and name not in TUNED]
+    stated = {name: value_of(name, point.strategy) for name in others}
+    values |= {name: value for name, value in stated.items() if value != default_of(name)}
+    settings = [_option(name, value) for name, value in values.items() if value is not None]
     return " ".join([*settings, *_place_words(point), *_workload_words(point)])
+
+
+def _option(name: str, value: Any) -> str:
+    if value is True:
+        return option_of(name)
+    return f"{option_of(name)} {size_text(int(value)) if 'bytes' in name else value}"
 
 
 def _place_words(point: Experiment) -> list[str]:

@@ -22,7 +22,16 @@ from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.recommenders import RecommenderModel
 from ps_allreduce.point.optimizers import Sgd
-from ps_allreduce.point.strategies.stated import Embeddings
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Horovod,
+    StockServers,
+    SynchronousServers,
+)
+from ps_allreduce.point.strategies.stated import Altered, Embeddings
+from ps_allreduce.point.wire import Collective, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.records import RunRecord, Status
 from tests.experiments.conftest import Machine, run
@@ -162,6 +171,24 @@ def test_options_of_rows_say_so() -> None:
         "workload": load,
     }
     assert "--embeddings sparse --table-rows hash" in options_of(make_experiment(**settings))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings"),
+    [
+        (SynchronousServers, {"gradients": WireType.BFLOAT16, "host_aggregation": True}),
+        (AsynchronousServers, {"staleness": 4, "steps_per_dispatch": 2, "synchronous_steps": 3}),
+        (AllReduce, {"collective": Collective.AUTO}),
+        (Horovod, {"fusion_bytes": 1_000_000, "cycle_ms": 2.5}),
+        (StockServers, {"altered": Altered.OPTIMIZER, "join_rounds": True}),
+    ],
+)
+def test_options_hold_what_is_not_tuned_as_well(
+    strategy: type[AnyStrategy], settings: dict[str, Any], rated: RatedLauncher
+) -> None:
+    own = make_experiment(strategy, 2, **settings)
+    assert run("run-one", *shlex.split(options_of(own))) == 0
+    assert rated.launched[-1].strategy == own.strategy
 
 
 def test_options_of_a_winner_make_the_same_experiment(
