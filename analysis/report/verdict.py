@@ -197,10 +197,11 @@ def _why_none(case: Case) -> str:
     kinds, rivals = [ALLREDUCE, PS_SYNC], rivals_of(case)
     if absent := [kind.name for kind in kinds if not rivals.of(kind)]:
         for kind in kinds:
-            if len({point.setting.label for point in rivals.of(kind)}) == 1:
+            measured = [point for point in rivals.of(kind) if rivals.launches(point)]
+            if len({point.setting.label for point in measured}) == 1:
                 return (
-                    f"No verdict: of {kind.name} the tables have one setting; a comparison takes "
-                    f"another one, or runs of {absent[0]}."
+                    f"No verdict: of {kind.name} one setting has launches that ended well; a "
+                    f"comparison takes another one, or runs of {absent[0]}."
                 )
         own = " of the suite's own" * any(p.setting.traits.as_shipped for p in case.points)
         return f"No verdict: the tables have no runs of {' or '.join(absent)}{own}."

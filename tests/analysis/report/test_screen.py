@@ -173,7 +173,7 @@ def test_two_versions_are_compared_point_by_point(tmp_path: Path) -> None:
     assert rows["single"][4:6] != ["1.00", "[1.00,"]
     assert "Only in A, and not compared: ps_sync" in output
     assert "A says: All-reduce is 1.33x" in output
-    assert "B says: No verdict: of all-reduce the tables have one setting; a comparison" in output
+    assert "B says: No verdict: of all-reduce one setting has launches that ended well; " in output
 
 
 def test_further_settings_in_one_folder_hide_no_common_point(tmp_path: Path) -> None:

@@ -153,6 +153,15 @@ def test_settings_that_are_decided_to_be_slower_are_not_called_open() -> None:
     assert opening.format("asynchronous") in said.otherwise[0]
 
 
+def test_of_two_settings_of_one_side_the_one_that_failed_is_missing() -> None:
+    round_robin, even = (make_experiment(placement=policy) for policy in (ROUND, EVEN))
+    said = verdict(case_of(runs(round_robin, times(1.0)), runs(even, {0: None, 1: None})))
+    assert said.headline == (
+        "No verdict: of synchronous parameter servers one setting has launches that ended well; a "
+        "comparison takes another one, or runs of all-reduce."
+    )
+
+
 def test_a_setting_that_another_one_beats_is_not_called_open() -> None:
     """The leader beats two others of its own noise, and its rival a third one."""
     noises = {True: (100.0, 150.0, 70.0, 120.0, 95.0), False: (90.0, 80.0, 140.0, 95.0, 125.0)}
