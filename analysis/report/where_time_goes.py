@@ -22,6 +22,7 @@ from analysis.derive.fastest_step import step_time_s
 from analysis.derive.steadiness import Steadiness
 from analysis.derive.step_parts import PARTS, hidden_seconds, parts_of
 from analysis.stats.causes import alone_s, mean_parts
+from analysis.stats.explained_parts import stalled_shares
 from analysis.stats.points import point_name
 from analysis.stats.statistics import mean_of
 from analysis.wording import (
@@ -262,8 +263,10 @@ def trend_lines(points: Sequence[Point]) -> list[str]:
 
 
 def _with_trend(point: Point) -> pd.DataFrame:
+    """Without launches that stalled, which is told: a few stalls in a row look like a level."""
     labels = point.launches["steadiness"]
-    return point.launches[labels.notna() & (labels != Steadiness.FLAT).fillna(False)]
+    has_trend = labels.notna() & (labels != Steadiness.FLAT).fillna(False)
+    return point.launches[has_trend & (stalled_shares(point.launches) == 0.0)]
 
 
 def humps_lines(case: Case) -> list[str]:

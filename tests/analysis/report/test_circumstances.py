@@ -252,6 +252,8 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     counted = report_table(case, "steps")["steps of launches"]
     assert counted.iloc[0] == "3 flat"
     assert told[12:-1] in counted.iloc[1]
+    (case,) = make_cases(table.assign(steadiness=steadiness, stalled_s=0.1), records)
+    assert not any("did not keep one speed" in line for line in verdict(case).doubts)
 
 
 def test_jobs_are_named_where_points_are_of_different_ones() -> None:
