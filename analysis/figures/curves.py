@@ -41,7 +41,7 @@ _BOUND: Mapping[str, Any] = {
 }
 
 #: Curves by their labels: a row for each point, see `marks_of`, at the position `x` of an axis.
-#: One without launches and failures keeps its place but is not drawn.
+#: One without launches and failures keeps its colour but is not drawn.
 Curves = Mapping[str, pd.DataFrame]
 
 #: Measured positions of the horizontal axis, from left to right, and how they are written.
@@ -52,7 +52,7 @@ def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
     """The marks of every label, in their order.
 
     Args:
-        labels: of all curves of a figure, whose axes give each the same place; else those found.
+        labels: of all curves of a figure, whose axes give each the same look; else those found.
     """
     found = {str(label): curve for label, curve in marks.groupby("label", sort=False)}
     return {label: found.get(label, marks[:0]) for label in labels or found}
@@ -87,9 +87,10 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     positions = list(ticks)
     gap = float(np.diff(positions).min()) if len(ticks) > 1 else 1.0
     step = min(0.07, 0.34 / len(curves)) * gap
+    drawn = [label for label, marks in curves.items() if worth_drawing(marks)]
     for index, (label, marks) in enumerate(curves.items()):
-        shift = (index - (len(curves) - 1) / 2) * step
-        if worth_drawing(marks):
+        if label in drawn:
+            shift = (drawn.index(label) - (len(drawn) - 1) / 2) * step
             line = LINES[index % len(LINES)] if len(ticks) > 2 else "none"
             _draw_curve(axes, (label, line), marks.assign(x=marks["x"] + shift), index, top)
     margin = max(0.3 * gap, 0.07 * (positions[-1] - positions[0]))

@@ -218,7 +218,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
 
     ticks = {math.log2(count): str(count) for count in counts}
     labels = "workers", "speed-up of an epoch"
-    return plot_panels({"": panel}, ticks, labels, draw_beside, wanted=2.0**highest)
+    return plot_panels({"": panel}, ticks, labels, draw_beside, at_least=2.0**highest)
 
 
 def _curves(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:

@@ -202,7 +202,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
                 axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)
 
     ticks = {float(count): str(count) for count in hosts}
-    return plot_panels(panels, ticks, ("hosts", "speed-up"), draw_beside, wanted=MOST_THERE)
+    return plot_panels(panels, ticks, ("hosts", "speed-up"), draw_beside, at_least=MOST_THERE)
 
 
 OSU = shown_study("osu", _show)

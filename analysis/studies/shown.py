@@ -143,7 +143,7 @@ def plot_panels(
     *,
     name: str = "",
     columns: int = 0,
-    wanted: float = 0.0,
+    at_least: float = 1.0,
 ) -> Figure:
     """Curves in panels that share their scales.
 
@@ -153,7 +153,7 @@ def plot_panels(
         draw_beside: what else stands in a panel, by its title.
         name: above all panels.
         columns: panels beside each other; 0 for all.
-        wanted: the vertical axis reaches so far, unless that is much more than was measured.
+        at_least: a value that the vertical axis holds, as those that were measured.
     """
     columns = columns or len(panels)
     rows = math.ceil(len(panels) / columns)
@@ -163,7 +163,7 @@ def plot_panels(
         if name:
             name_figure(figure, name)
         for axes, (title, curves) in zip(grid, panels.items(), strict=False):
-            draw_curves(axes, curves, ticks, top_of(every, 1.0, wanted))
+            draw_curves(axes, curves, ticks, top_of(every, at_least))
             draw_beside(axes, title)
             axes.set_title(title, loc="left")
         finish_grid(figure, grid, len(panels), labels)

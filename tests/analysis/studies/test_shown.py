@@ -383,6 +383,19 @@ def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
     assert any(each == pytest.approx([bound], rel=0.01) for each in heights)
 
 
+def test_published_speed_ups_of_more_hosts_lie_inside_the_axes() -> None:
+    load = emulated("ResNet50", 128, 0.35, 128)
+    one, four = (
+        make_experiment(kind, n, workload=load) for kind, n in ((Single, 1), (AllReduce, 4))
+    )
+    launches = [runs(on_hosts(one, 1e9), times(1.0)), runs(on_hosts(four, 1e9), times(3.9))]
+    (axes,) = OSU.show(cases_of(*launches)).figures[0].figure.axes
+    places = [np.asarray(line.get_xydata()) for line in axes.get_lines()]
+    assert max(each[:, 1].max() for each in places if len(each)) < axes.get_ylim()[1]
+    # A curve alone stands on its number of hosts, or it would seem above the ideal line.
+    assert any(each[:, 0] == pytest.approx([1, 4]) for each in places if len(each) == 2)
+
+
 def test_the_numbers_are_those_that_the_original_tells() -> None:
     """Its slides: 80.46 % of 64, 52.11 % of 128, synthetic images."""
     rows = CURVE.rows().set_index("workers")
