@@ -124,9 +124,11 @@ def change_points(levels: Floats) -> list[int]:
 
 
 def _variance(levels: Floats) -> float:
-    """Of the noise around the levels, from neighbours, so that no change of level adds to it."""
-    spread = float(np.median(np.abs(np.diff(levels)))) * 1.4826 / np.sqrt(2)
-    return float(max(spread, 1e-9 * np.median(levels)) ** 2)
+    """Of the noise around the levels, from neighbours, so that changes of level hardly add to it.
+
+    A mean, since steps of two lengths in random order mostly have a neighbour of their own length.
+    """
+    return float(max(np.mean(np.diff(levels) ** 2) / 2, (1e-9 * np.median(levels)) ** 2))
 
 
 #: Fewer measured steps of a worker tell no humps.

@@ -139,13 +139,15 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
 
 
 def busy_lines(case: Case, row: Comparison | None) -> list[str]:
-    """Which runs others disturbed; the load average counts where it was not measured.
+    """Which measured runs others disturbed; the load average counts where that is not known.
 
     Args:
         row: what the headline compares.
     """
-    lines, records = [], [record for point in case.points for record in point.records]
-    points = [point_name(point) for point in case.points for _ in point.records]
+    lines, runs = [], [(point, record) for point in case.points for record in point.records]
+    measured = [(point, record) for point, record in runs if record.metrics is not None]
+    records = [record for _, record in measured]
+    points = [point_name(point) for point, _ in measured]
     loads = {
         "other programs": [record.foreign_load for record in records],
         "the hypervisor": [record.stolen_load for record in records],

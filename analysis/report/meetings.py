@@ -448,7 +448,8 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     networks = [point.experiment.network for point in points]
     repair = f"repair {'them' if len(links) > 1 else 'it'}"
     if any(network and network.uplink_bits_per_s is not None for network in networks):
-        repair = "as asked between racks"
+        # All hosts of a rack share its uplink, of which these links tell no more than their own.
+        used, repair = "", "as asked between racks"
     elif (shares > 1).any():
         repair = "measure again, as the counted bytes would take longer than a step"
     return [

@@ -143,6 +143,9 @@ def difference(
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     of_slower, of_faster = (link_savings(rows, best).mean() for rows in (slower, faster))
     saved = of_slower - of_faster
+    if _other_numbers_of_servers(slower, faster):
+        saved[Cause.HOT_SERVER] = 0.0
+        long, short = (_moved(p, Cause.HOT_SERVER, Cause.EXCHANGE, 1.0) for p in (long, short))
     long, short = _without_needless_links(long, short, MOST_STRETCH * saved)
     long[Cause.FEWER_WORKERS] = (growth - 1) * long.sum(axis="columns")
     short[Cause.FEWER_WORKERS] = 0.0
@@ -223,6 +226,12 @@ def _without_needless_links(
             share = 1.0 - told / apart
             long, short = (_moved(parts, cause, Cause.EXCHANGE, share) for parts in (long, short))
     return long, short
+
+
+def _other_numbers_of_servers(slower: pd.DataFrame, faster: pd.DataFrame) -> bool:
+    """What equal shares save is then no difference: a single server is balanced, and holds all."""
+    numbers = [set(rows["num_ps"].astype(int)) - {0} for rows in (slower, faster)]
+    return all(numbers) and numbers[0] != numbers[1]
 
 
 def _only_lossy(slower: pd.DataFrame, faster: pd.DataFrame) -> bool:

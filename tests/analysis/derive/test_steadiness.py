@@ -55,6 +55,15 @@ def test_noise_alone_is_flat() -> None:
     assert labels.count(FLAT) >= 195
 
 
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.5])
+def test_steps_of_two_lengths_in_random_order_are_flat(share: float) -> None:
+    random, labels = np.random.default_rng(4), []
+    for _ in range(100):
+        steps = np.where(random.random(100) < share, 1.7, 1.0) * random.lognormal(0.0, 0.02, 100)
+        labels.append(steadiness_of(steps_of(steps), meets=False))
+    assert labels.count(FLAT) >= 85
+
+
 def test_a_run_is_labelled_from_the_measured_steps_of_all_workers() -> None:
     # The warm-up is slow, and one worker is twice as slow as the other: both are no change.
     phases = [Phase.WARMUP] * 10 + [Phase.MEASURED] * 60

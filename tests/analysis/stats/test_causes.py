@@ -104,7 +104,7 @@ def launches(noise_s: float = 0.0005, count: int = 4, **changes: float) -> pd.Da
     for row, shift in zip(rows, shifts, strict=True):
         row["exchange_s"] += shift
         row["mean_step_s"] += shift + longer
-    return pd.DataFrame(rows).assign(strategy="ps_sync")
+    return pd.DataFrame(rows).assign(strategy="ps_sync", num_ps=2)
 
 
 _LONGER = ("compute_s", "input_wait_s", "waiting_s", "exchange_s", "dispatch_s")
@@ -200,6 +200,17 @@ def test_the_hottest_server_takes_no_more_than_the_exchange_is_longer() -> None:
         Cause.HOT_SERVER: pytest.approx(0.02),
         Cause.SLOWED: pytest.approx(0.004),
     }
+
+
+@pytest.mark.parametrize(("servers", "told"), [(0, True), (1, False), (2, True), (4, False)])
+def test_the_hottest_server_is_no_cause_beside_other_numbers_of_servers(
+    servers: int, told: bool
+) -> None:
+    """Of two servers one holds nearly all, as a single one does: both need the link as long."""
+    slow = launches(exchange_s=0.02).assign(hot_server_s=0.02, network_s=0.04)
+    beside = launches().assign(num_ps=servers, network_s=0.04)
+    cause = Cause.HOT_SERVER if told else Cause.EXCHANGE
+    assert [part.cause for part in difference(slow, beside, None).parts] == [cause]
 
 
 def test_what_a_launch_shows_is_not_hidden_by_what_is_taken_off_it() -> None:
