@@ -144,10 +144,11 @@ def busy_lines(case: Case, row: Comparison | None) -> list[str]:
     Args:
         row: what the headline compares.
     """
-    lines, runs = [], [(point, record) for point in case.points for record in point.records]
-    measured = [(point, record) for point, record in runs if record.metrics is not None]
-    records = [record for _, record in measured]
-    points = [point_name(point) for point, _ in measured]
+    lines, points, records = [], [], []
+    for point in case.points:
+        own = [record for record in point.records if record.metrics is not None]
+        records += own
+        points += [point_name(point)] * len(own)
     loads = {
         "other programs": [record.foreign_load for record in records],
         "the hypervisor": [record.stolen_load for record in records],
