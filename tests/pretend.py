@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,3 +113,22 @@ def leave_results(folder: Path, *drivers: DriverResult) -> dict[TaskId, Path]:
         steps = make_steps(index, [1, 2, 3, 4, 5], FIVE_STEPS)
         save_raw(folder / f"{index}.npz", steps, no_events())
     return {TaskId.parse(d.task): folder / str(index) for index, d in enumerate(drivers)}
+
+
+@contextmanager
+def idle_process(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own that is seen to have its environment.
+
+    It ends when this end of its pipe is closed.  Linux closes descriptors, which lets `Popen`
+    return, before it shows the new environment; so the process answers first.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        ["cat"], env=environment, stdin=pipe, stdout=pipe, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"started\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"started\n"
+        yield process

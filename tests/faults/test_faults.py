@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from tests.faults.ground import SERVER_WORDS, Ground, end_all
 from tests.faults.ledger import Ledger
 from tests.faults.plan import BETWEEN, Fault, Moment, Stage, Target, Verb
 from tests.faults.strike import GUARD, SERVER, TASK, Struck, generation
+from tests.pretend import idle_process
 
 
 class Relative(psutil.Process):
@@ -224,7 +224,7 @@ def test_processes_and_files_that_are_left_over_are_found(ground: Ground) -> Non
         "left over: .sweep.json.x7 in RESULTS",
         "left over: in_flight.json",
     ]
-    sleeper = subprocess.Popen(["sleep", "60"], env=ground.environment(), start_new_session=True)
-    assert [process.pid for process in ground.processes()] == [sleeper.pid]
-    end_all(ground)
-    assert sleeper.wait() == -9
+    with idle_process(ground.environment()) as left:
+        assert [process.pid for process in ground.processes()] == [left.pid]
+        end_all(ground)
+        assert left.wait() == -9

@@ -17,6 +17,7 @@ from ps_allreduce.fork_server import messages, run_folder
 from ps_allreduce.fork_server.messages import FileRead, ReadFile
 from ps_allreduce.fork_server.run_folder import RunFolder, read_piece
 from ps_allreduce.scratch import PREFIX, remove_left_overs, scratch_folder, scratch_prefix
+from tests.pretend import idle_process
 
 NO_PROCESS = 2**22 + 1
 
@@ -205,10 +206,9 @@ def test_a_copy_of_packages_stays_as_long_as_processes_here_import_from_it(tmp_p
     left = left_over(tmp_path, f"packages-{os.getpid()}", "another-host", f"00000000-{SPACE}")
     own = left_over(tmp_path, f"packages-{os.getpid()}")
     environment = {"PYTHONPATH": f"{left}:/elsewhere"}
-    with subprocess.Popen(["sleep", "60"], env=environment) as importing:
+    with idle_process(environment):
         remove_left_overs(tmp_path)
         assert left.exists()
-        importing.kill()
     remove_left_overs(tmp_path)
     assert not left.exists()
     assert own.exists()
