@@ -18,7 +18,7 @@ The profile quick is a small form for one machine: up to 8 emulated hosts, varia
 times smaller, an emulated accelerator, buffers 32 times smaller too (docs/studies/claix.md).  2
 steps of warm-up and 5 measured ones, 3 launches; strong scaling and buffers with up to 4 workers.
 
-Cost: in the profile quick 27 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 27 launches, about 8 minutes on two cores.
 
 It should show that a sequential evaluation bounds what more workers bring, and that a distributed
 one does not.

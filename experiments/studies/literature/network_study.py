@@ -20,7 +20,7 @@ link carries the gradients once with 2, and 1.94 times in a ring of 32.  VGG16 i
 Gbit/s, where a transfer takes 4.4 s.  2 steps of warm-up and 4 measured ones, 3
 launches.
 
-Cost: in the profile quick 42 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 42 launches, about 7 minutes on two cores.
 
 It should show that the faster the device, the faster its network has to be, and that mixed
 precision gains only what the links let through.

@@ -21,7 +21,7 @@ emulated hosts with emulated accelerators, all equally many times as fast as the
 and variables 128 times smaller (docs/studies/osu.md).  2 steps of warm-up and 4 measured ones, 3
 launches.
 
-Cost: in the profile quick 45 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 45 launches, about 6 minutes on two cores.
 
 It should show that several processes use a host's cores better than one, that throughput stops
 growing with the batch, and that weak scaling is nearly even where hosts compute for seconds.

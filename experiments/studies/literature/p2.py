@@ -18,7 +18,7 @@ emulated accelerator, all variables of InceptionV3 32 times smaller, links of on
 kinds of hosts, round robin only (docs/studies/p2.md).  2 steps of warm-up and 6 measured ones, 3
 launches; the base is a single worker.  Real images are read by one worker and by eight on one host.
 
-Cost: in the profile quick 24 launches, 10 to 15 minutes on two cores.
+Cost: in the profile quick 24 launches, about 9 minutes on two cores.
 
 It should show that eight workers behind one link keep the efficiency that eight hosts lose, because
 they send eight times less.

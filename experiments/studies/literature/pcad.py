@@ -19,7 +19,7 @@ measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.3 s 
 step of warm-up and 3 measured ones, one launch of 24 settings: 1 host with every batch, 2 hosts
 with 64, 3 hosts with 32 and 100.  --repetitions makes more launches.
 
-Cost: in the profile quick 24 launches, 7 to 15 minutes on two cores.
+Cost: in the profile quick 24 launches, about 5 minutes on two cores.
 
 It should show how much longer an epoch takes with more hosts if every batch is exchanged, how much
 of that fewer exchanges take away, and that the size of the model decides how much.

@@ -18,7 +18,7 @@ The profile quick is a small form for one machine: 2 emulated hosts, devices emu
 speeds, real images that are made on the spot as loose files and as TFRecord files
 (docs/studies/storage.md).  3 steps of warm-up and 10 measured ones, 3 launches.
 
-Cost: in the profile quick 63 launches, 6 to 15 minutes on two cores.
+Cost: in the profile quick 63 launches, about 8 minutes on two cores.
 
 It should show that the faster the device, the sooner reading limits it; how much of that a badly
 set pipeline takes; and what the format of files adds.
