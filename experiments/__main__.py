@@ -188,7 +188,7 @@ def advise(
     """Say which measured setting would be best on more hosts, and how to measure it.
 
     It predicts from the launches below FOLDER, and launches nothing.  Without a cluster FOLDER may
-    be piz-daint or p2.xlarge, by published rates, or emulated, by a calibration that comes along.
+    be piz-daint or p2.xlarge (published rates), or emulated (launches that the suite ships).
     """
     if hosts is None:
         raise UserError("say for how many hosts: --hosts 16, or make advise HOSTS=16.")

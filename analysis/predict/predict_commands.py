@@ -102,7 +102,7 @@ def predict_command(
 ) -> None:
     """Predict rates with more workers, or other links, from the launches below FOLDER.
 
-    Launches of what is asked about are not learned from.
+    It does not learn from launches of what is asked about.
     """
     if workers is None:
         raise UserError('say how many workers: --workers 8, or make predict ARGS="--workers 8,16".')
