@@ -163,7 +163,7 @@ def _for_each_sweep(
             continue
         files, cases = results.files, cases_of(results, prices)
         for item in files.damaged:
-            echo(f"Not read: {item.path}: {item.reason}", err=True)
+            echo(f"Not read: {files.folder / item.path}: {item.reason}", err=True)
         action(results, cases)
         lost = [point for case in cases for point in case.points if point.lost_repetitions]
         if lost:

@@ -50,7 +50,8 @@ from launchers.cli.options import LAUNCHER_OR_AUTO, BriefCommands
 from launchers.cli.run import run_command_line
 from launchers.cli.types import NUMBER, PATH, WHOLE, OneOf, named
 from launchers.settings import LauncherSettings
-from ps_allreduce.errors import UserError, at_least
+from ps_allreduce.errors import UserError, at_least, at_most
+from ps_allreduce.point.experiment import MOST_WORKERS
 from ps_allreduce.point.network import parse_rate
 from ps_allreduce.point.strategies.stated import StrategySettings
 from ps_allreduce.record.choices import TUNE
@@ -193,6 +194,7 @@ def advise(
     if hosts is None:
         raise UserError("say for how many hosts: --hosts 16, or make advise HOSTS=16.")
     at_least(1, hosts=hosts)
+    at_most(MOST_WORKERS, hosts=hosts)
     from experiments.tuning.advise import told_advice
 
     told = told_advice(folder, hosts, bandwidth, model, (host_price, ps_host_price))

@@ -195,7 +195,7 @@ NEIGHBOURS = {
         "sweep": (),
         "studies": ("data_sets", "sweep"),
         "models": ("studies",),
-        "export": (),
+        "export": ("sweep",),
         "cli": ("data_sets", "models", "studies", "sweep"),
         "data_sets": ("sweep",),
         "suite": ("cli", "models", "studies", "sweep"),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from reprlib import repr as short
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +52,8 @@ from ps_allreduce.serialization import from_json
 
 #: Runs whose raw timings are kept in memory.
 _CACHED = 64
+
+_WRITTEN_ANEW = "Launches that are missing are not known; the sweep's command writes the file anew."
 
 
 class DamagedFiles(UserWarning):
@@ -211,7 +213,7 @@ def _strange(record: RunRecord, sweep: str | None) -> RecordFormatError:
 
 def _damage(folder: Path, path: Path, error: RecordFormatError) -> Damage:
     """The reason does not name the file once more."""
-    reason = str(error).removeprefix(f"{path}: ")
+    reason = str(error).removeprefix(str(path)).lstrip(".: ")  # a key in it follows a point
     return Damage(path=path.relative_to(folder).as_posix(), reason=reason)
 
 
@@ -263,22 +265,21 @@ def _refuse_incomplete(steps: StepTable, events: EventTable, record: RunRecord) 
 def _definition(folder: Path, damaged: list[Damage]) -> SweepDefinition:
     path = folder / DEFINITION
     try:
-        content = read_json(path)
-        order, choices = content["order"], content.get("choices", {})
-        if not isinstance(order, list) or not all(isinstance(key, str) for key in order):
-            raise TypeError(f"order is no list of runs but {short(order)}")
+        content = from_json(dict[str, Any], read_json(path))
+        choices = from_json(dict[str, Any], content.get("choices", {}), "choices")
         return SweepDefinition(
-            name=content.get("name"),
-            planned=tuple(order),
+            name=from_json(str, content["name"], "name") if "name" in content else None,
+            planned=from_json(tuple[str, ...], content.get("order"), "order"),
             may_stop_early=EARLY_STOPPING in choices,
-            exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), path.name),
+            exchanges=from_json(tuple[ExchangeChoice, ...], choices.get(EXCHANGES, []), EXCHANGES),
             link_rates=chosen_rates(choices),
             batches=chosen_batches(choices),
         )
     except FileNotFoundError:
         return SweepDefinition()
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-        damaged.append(Damage(path=path.name, reason=f"not a readable sweep ({error!r})."))
+    except (OSError, ValueError, UserError) as error:
+        reason = f"not a readable sweep ({str(error).rstrip('.')}). {_WRITTEN_ANEW}"
+        damaged.append(Damage(path=path.name, reason=reason))
         return SweepDefinition()
 
 

@@ -38,8 +38,8 @@ _HELPS = 0.02
 #: So many settings get an interval.
 _TOLD = 20
 
-#: Below so many servers every number is tried, beyond them eight of each doubling.
-_EVERY = 16
+#: Below so many servers, or workers, every number is tried, then half as many of each doubling.
+_EVERY_SERVERS, _EVERY_WORKERS = 16, 128
 
 
 class ClusterRate(NamedTuple):
@@ -204,12 +204,16 @@ def _counts(own: Experiment, hosts: int, *, is_quick: bool) -> Sequence[int]:
         return [0]
     if own.strategy.deals_steps:
         return [hosts if follows(own) else own.num_ps]
-    most = hosts - is_apart(own)
-    parts = range(8) if is_quick else (0,)
-    every = {*range(1, _EVERY if is_quick else 1), most}
-    for power in range(most.bit_length()):
-        every |= {2**power * (8 + part) // 8 for part in parts}
-    return sorted(each for each in every if 1 <= each <= most)
+    return tried_numbers(1, hosts - is_apart(own), _EVERY_SERVERS if is_quick else 2)
+
+
+def tried_numbers(first: int, last: int, every: int) -> Sequence[int]:
+    """Both, and of what is between them all below `every`, then half as many of each doubling."""
+    parts = every // 2
+    tried = {first, last, *range(1, every)}
+    for power in range(parts.bit_length(), last.bit_length()):
+        tried |= {2**power * (parts + part) // parts for part in range(parts)}
+    return sorted(each for each in tried if first <= each <= last)
 
 
 def _of_form(form: Symmetric, teller: Teller, own: Experiment, hosts: int) -> Iterator[ClusterRate]:
@@ -218,7 +222,8 @@ def _of_form(form: Symmetric, teller: Teller, own: Experiment, hosts: int) -> It
     rate = payload(own, same_batch(teller.clusters, own))
     num_ps, best = own.num_ps, teller.learned.best
     bare, full = extremes(placed, num_ps + 1), extremes(placed, num_ps)
-    for count in range(1, hosts - num_ps + 1) if form.apart else range(max(1, num_ps), hosts + 1):
+    first, last = (1, hosts - num_ps) if form.apart else (max(1, num_ps), hosts)
+    for count in tried_numbers(first, last, _EVERY_WORKERS):
         examples = _examples(own.workload, count)
         load = form.load(count, full if count <= num_ps else bare, rate, examples)
         taken = count + form.apart * num_ps

@@ -19,6 +19,7 @@ from analysis.planning.choice import MeasuredSetting, choose
 from experiments.export.exported import Start, Training, environment_of, task_lines
 from experiments.export.render import STARTS, Rendered, render
 from experiments.surroundings import this_machine
+from experiments.sweep.folder import check_folder
 from launchers.settings import LauncherSettings
 from ps_allreduce.errors import UserError
 from ps_allreduce.exchange.stacking import Stack
@@ -44,8 +45,9 @@ def check_free(target: Path) -> None:
     """See that a training can be written there.
 
     Raises:
-        UserError: there is something already.
+        UserError: there is something already, or the folder around it cannot be written.
     """
+    check_folder(target.parent)
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
         raise UserError(f"{target} is there already and not empty: choose another --into.")
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from ps_allreduce.point.network import render_rate
 from ps_allreduce.point.strategies import STRATEGIES
+from ps_allreduce.serialization import from_json
 
 #: The choice in `sweep.json` that holds how gradients travel.
 EXCHANGES = "how gradients travel"
@@ -114,7 +115,7 @@ def chosen_rates(choices: Mapping[str, object]) -> dict[str, float]:
     """Bits per second by the name of the model.
 
     Raises:
-        ValueError: one is no number.
+        RecordFormatError: one is no number.
     """
     return _by_model(choices, _RATE)
 
@@ -123,7 +124,7 @@ def chosen_batches(choices: Mapping[str, object]) -> dict[str, int]:
     """Examples of a worker's batch by the name of the model.
 
     Raises:
-        ValueError: one is no number.
+        RecordFormatError: one is no number.
     """
     return {model: int(batch) for model, batch in _by_model(choices, _BATCH).items()}
 
@@ -133,7 +134,5 @@ def _by_model(choices: Mapping[str, object], begin: str) -> dict[str, float]:
     found = {}
     for question, answer in choices.items():
         if question.startswith(begin):
-            if not isinstance(answer, int | float):
-                raise ValueError(f"{question} is no number but {answer!r}")
-            found[question.removeprefix(begin)] = float(answer)
+            found[question.removeprefix(begin)] = from_json(float, answer, question)
     return found

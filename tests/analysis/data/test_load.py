@@ -229,7 +229,14 @@ def test_runs_that_were_planned_but_not_made_are_missing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"order": 3}', '{"order": "abc"}', '{"order": [1]}']
+    "text",
+    [
+        *("{", "[]", "{}", '{"order": 3}', '{"order": "abc"}', '{"order": [1]}'),
+        '{"order": [], "name": 3}',
+        '{"order": [], "choices": []}',
+        '{"order": [], "choices": {"how gradients travel": {}}}',
+        '{"order": [], "choices": {"rate of the links for VGG16": 1' + 400 * "0" + "}}",
+    ],
 )
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     save(tmp_path, run(SINGLE, 1.0, 0))
@@ -237,6 +244,7 @@ def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     results = results_of(tmp_path)
     assert (results.files.definition.planned, results.missing) == ((), ())
     assert [item.path for item in results.files.damaged] == ["sweep.json"]
+    assert "Error" not in results.files.damaged[0].reason
 
 
 PHASES = [Phase.FIRST, Phase.WARMUP, Phase.MEASURED, Phase.MEASURED]

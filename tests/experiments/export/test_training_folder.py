@@ -269,6 +269,8 @@ def test_what_is_no_training_is_refused(tmp_path: Path) -> None:
         check_free(tmp_path / "full")
     (tmp_path / "empty").mkdir()
     check_free(tmp_path / "empty")
+    with pytest.raises(UserError, match=r"cannot write to .*: .*full/mine is no folder\."):
+        check_free(tmp_path / "full" / "mine" / "new")
     own = Workload(model=OWN, data=OwnDataset())
     with pytest.raises(UserError, match=r"mine\.py:build: the copies in .* are gone"):
         write_training(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from analysis.data.prices import Prices
-from analysis.predict.advice import advise, known_tellers
+from analysis.predict.advice import advise, known_tellers, tried_numbers
 from analysis.predict.calibration_file import SHIPPED, published_tellers, save_calibration
 from analysis.predict.predictions import Question, Teller, asked
 from experiments.__main__ import main
@@ -123,6 +124,16 @@ def test_fewer_hosts_are_weighed_where_a_cluster_takes_a_list_of_what_hosts_send
     hot = known_tellers([replace(each, placement=_on_one_server(each)) for each in served])
     monkeypatch.setattr("analysis.predict.advice.symmetric", lambda *_: None)
     assert advise(hot, 8).enough_hosts < 8
+
+
+def test_a_cluster_of_any_size_takes_seconds_to_weigh(capsys: pytest.CaptureFixture[str]) -> None:
+    for last in (1, 127, 65535):
+        tried = tried_numbers(1, last, 128)
+        assert (tried[0], tried[-1], *tried[:127]) == (1, last, *range(1, min(last, 127) + 1))
+        assert all(after - before <= 1 + before / 64 for before, after in pairwise(tried))
+    assert len(tried) < 1000
+    assert main(["advise", "piz-daint", "--hosts", "65536"]) == 2
+    assert "--hosts must be at most 65535" in capsys.readouterr().err
 
 
 def test_rows_of_tables_with_adam_are_told_to_train_otherwise(known: tuple[Teller, ...]) -> None:
