@@ -145,6 +145,7 @@ def test_a_second_training_here_is_refused_and_a_second_signal_ends_at_once(fold
         assert running.stdout is not None
         while "ready" not in running.stdout.readline():
             pass
+        _until_ready(folder / "logs/worker-1.log")
         second = launch(folder)
         assert (second.returncode, "runs in" in second.stdout) == (2, True)
         running.send_signal(signal.SIGTERM)
@@ -155,7 +156,7 @@ def test_a_second_training_here_is_refused_and_a_second_signal_ends_at_once(fold
 
 def _until_ready(log: Path) -> None:
     end = time.monotonic() + 30
-    while "ready" not in log.read_text():
+    while not log.exists() or "ready" not in log.read_text():
         assert time.monotonic() < end
         time.sleep(0.05)
 

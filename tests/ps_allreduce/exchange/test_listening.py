@@ -22,7 +22,8 @@ def test_a_chief_that_had_nothing_to_do_is_seen_to_come_and_go(
     )
     waiting.start()
     time.sleep(0.3)
-    with socket.create_server(("127.0.0.1", port)):
-        time.sleep(0.6)
+    with socket.create_server(("127.0.0.1", port)) as chief:
+        chief.settimeout(10.0)
+        chief.accept()[0].close()
     waiting.join(10.0)
     assert not waiting.is_alive()
