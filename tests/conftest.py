@@ -7,6 +7,7 @@ fails instead.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -23,6 +24,10 @@ settings.register_profile(
     "suite", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+# Thousands of collected tests are no garbage, nor are modules; Python's own 700 new objects would
+# have it walk over all of them again and again.
+gc.set_threshold(50_000)
 
 # Programs that are tested here are interrupted and hung up; what a shell ignores for these tests
 # (`nohup make test &` ignores both) they would inherit.
