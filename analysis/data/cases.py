@@ -12,14 +12,13 @@ decided in `case_names`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pandas.api.typing import DataFrameGroupBy
 
 from analysis.data.blocks import SweepResults
 from analysis.data.case_names import case_names, input_names, model_names
@@ -292,12 +291,13 @@ def make_cases(
     ).groupby("point", sort=False)
     asked = _asked_at(attempts.head(1), records)
     groups = [group for _, group in asked.groupby(list(CONDITIONS), sort=False, dropna=False)]
+    of_point = {str(key): rows for key, rows in attempts}
     names = case_names(pd.concat([group.head(1) for group in groups]))
     cases = [
         Case(
             name=name,
             conditions={column: group.iloc[0][column] for column in CONDITIONS},
-            points=_points(group, attempts, records, planned),
+            points=_points(group, of_point, records, planned),
             may_stop_early=may_stop_early,
             prices=prices,
         )
@@ -326,13 +326,19 @@ def _asked_at(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> pd.DataFr
 
 def _may_differ_in_lengths(asked: pd.DataFrame) -> pd.Series:
     """Points that were measured for other lengths than others of the case, each for one."""
+    lengths = _numbered(asked, LENGTHS)
+    if lengths.nunique() < 2:
+        return pd.Series(False, asked.index)
     others = [name for name in CONDITIONS if name not in LENGTHS]
-    lengths, case = (
-        asked.groupby(names, sort=False, dropna=False).ngroup() for names in ([*LENGTHS], others)
-    )
+    case = _numbered(asked, others)
     again = asked.duplicated([*others, *SETTINGS, "num_workers"], keep=False)
     several = lengths.groupby(case).transform("nunique") > 1
     return several & ~again.groupby(case).transform("any")
+
+
+def _numbered(table: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
+    """Numbers of rows; those are equal that have the same values."""
+    return table.groupby([*columns], sort=False, dropna=False).ngroup()
 
 
 def _age(case: Case, asked_for: frozenset[str]) -> tuple[bool, float, str]:
@@ -351,12 +357,12 @@ def _objects(table: pd.DataFrame) -> pd.DataFrame:
 
 def _points(
     asked: pd.DataFrame,
-    attempts: DataFrameGroupBy[Any, Any],
+    attempts: Mapping[str, pd.DataFrame],
     records: Mapping[str, RunRecord],
     planned: Collection[str],
 ) -> tuple[Point, ...]:
     points = [
-        _point(own, setting, attempts.get_group(str(key)), records, planned)
+        _point(own, setting, attempts[str(key)], records, planned)
         for (key, own), setting in zip(asked.iterrows(), settings_of(asked), strict=True)
     ]
     return tuple(sorted(points, key=_order))

@@ -396,6 +396,10 @@ def finding_sentence(row: Comparison) -> str:
     )
 
 
+#: Columns of the table of runs that tell of links and processors.
+_OF_LINKS = ("network_s", "step_s", "num_hosts", "link_bits_per_s", "busy")
+
+
 def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
     """What links and processors did under both settings; empty where a circumstance counts more.
 
@@ -405,7 +409,7 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
     """
     if row.outcome is Outcome.NO_VERDICT:
         return ""
-    launches = pd.concat([point.launches for point in row.points])
+    launches = pd.concat([point.launches[[*_OF_LINKS]] for point in row.points])
     shares = _link_shares(launches)
     if shares.empty:
         if (launches["num_hosts"] > 1).any():

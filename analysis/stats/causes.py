@@ -138,8 +138,8 @@ def difference(
         growth: the global batch of the faster side over that of the slower one.  The slower one
             needs so many of its steps for as many examples.
     """
-    fastest = pd.concat([slower, faster])["fastest_link_bits_per_s"].dropna().astype(float)
-    best = float(fastest.max()) if len(fastest) else 0.0
+    fastest = [rows["fastest_link_bits_per_s"].dropna().astype(float) for rows in (slower, faster)]
+    best = max((float(rates.max()) for rates in fastest if len(rates)), default=0.0)
     long, short = (explained_parts(rows, alone_s, best) for rows in (slower, faster))
     of_slower, of_faster = (link_savings(rows, best).mean() for rows in (slower, faster))
     saved = of_slower - of_faster

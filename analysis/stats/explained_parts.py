@@ -69,7 +69,7 @@ def explained_parts(
             emulated accelerator was asked for counts instead.
         fastest_bits_per_s: of links elsewhere, that these are held against if it is more.
     """
-    own = launches.astype(dict.fromkeys(_USED, float))
+    own = launches[[*_USED]].astype(float)
     seen = own["compute_s"].notna()
     stated = own["fastest_stated_s"].fillna(np.nan if alone_s is None else alone_s)
     slowed = (own["fastest_compute_s"] - stated).clip(lower=0.0).fillna(0.0)
