@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.__main__ import main
-from analysis.predict import literature
+from analysis.predict import predict_commands
 from analysis.predict.literature import HeldOut, held_out
 
 
@@ -44,7 +44,7 @@ def test_the_command_prints_every_data_set(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(literature, "held_out", lambda: found)
+    monkeypatch.setattr(predict_commands, "held_out", lambda: found)
     assert main(["literature"]) == 0
     shown = capsys.readouterr().out
     for each in found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -335,6 +336,7 @@ AWAY_RING, AWAY_SYNC = (
 SERVED = make_experiment(SynchronousServers, 1, num_ps=1, layout=LayoutKind.PS_HOSTS, **ON_SLURM)
 
 
+@cache
 def circumstances() -> dict[str, Case]:
     return {
         "loopback": of({RING: times(1.0)}),
