@@ -56,6 +56,9 @@
 #:                          (default: as in VENV, else 0)
 #:   WHEELHOUSE=            set up from this folder instead of the internet
 
+# Recipes name files from here; and RESULTS=results is a folder beside them.
+$(if $(wildcard requirements/set_up.sh),,$(error this is not the folder of the Makefile: use make -C FOLDER, not make -f))
+
 # What is measured comes only from the command line: a MODEL left over in a shell must not change an
 # experiment. ENV does too, because it names a start-up file of sh.
 PROFILE = quick

@@ -93,6 +93,13 @@ def test_an_unknown_variable_is_refused(word: str) -> None:
     assert f"{word.partition('=')[0]}: no variable of this Makefile" in done.stderr
 
 
+def test_another_folder_than_the_makefiles_is_refused(tmp_path: Path) -> None:
+    done = run_make("-C", str(tmp_path), "-f", str(ROOT / "Makefile"), "report")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "use make -C FOLDER" in done.stderr
+    assert "No such file" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("goal", "word"), [("compare", "HOSTS=4"), ("report", "MODEL=VGG16"), ("tune", "NUM_PS=2")]
 )
