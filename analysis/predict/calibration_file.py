@@ -168,9 +168,12 @@ def read_calibration(path: Path) -> CalibrationFile:
         RecordFormatError: it cannot be read.
     """
     try:
-        return from_json(CalibrationFile, read_json(path), str(path))
-    except (OSError, ValueError) as error:
-        raise RecordFormatError(f"{path}: no readable calibration ({error}).") from error
+        return from_json(CalibrationFile, read_json(path))
+    except (OSError, ValueError, RecordFormatError) as error:
+        raise RecordFormatError(
+            f"{path}: no readable calibration ({str(error).rstrip('.')}). Name a folder of "
+            "results, or the calibration.json that make report leaves in that of make calibrate."
+        ) from error
 
 
 def _published(name: str, about: str) -> CalibrationFile:

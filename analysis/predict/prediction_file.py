@@ -25,6 +25,8 @@ FOLDER = "predictions"
 
 UNKNOWN = "unknown"
 
+_REMEDY = "Move the file elsewhere: the other predictions can then be checked."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
@@ -121,11 +123,14 @@ def read_prediction(path: Path) -> PredictionFile:
         RecordFormatError: it was changed, or cannot be read.
     """
     try:
-        made = from_json(PredictionFile, read_json(path), str(path))
-    except (OSError, ValueError) as error:
-        raise RecordFormatError(f"{path}: no readable predictions ({error}).") from error
+        made = from_json(PredictionFile, read_json(path))
+    except (OSError, ValueError, RecordFormatError) as error:
+        why = str(error).rstrip(".")
+        raise RecordFormatError(f"{path}: no readable predictions ({why}). {_REMEDY}") from error
     if made.digest != made.digest_of_content():
-        raise RecordFormatError(f"{path} was changed after it was made: its digest is another.")
+        raise RecordFormatError(
+            f"{path} was changed after it was made: its digest is another. {_REMEDY}"
+        )
     return made
 
 

@@ -127,6 +127,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+    except FileExistsError as error:
+        raise UserError(f"cannot write {path}: {path.parent} is no folder.") from error
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}.") from error
 

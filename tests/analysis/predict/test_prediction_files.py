@@ -69,9 +69,10 @@ def test_a_file_that_was_changed_is_found_out(made: PredictionFile, tmp_path: Pa
     path.write_text(json.dumps(content))
     with pytest.raises(RecordFormatError, match="was changed"):
         read_prediction(path)
-    path.write_text("{")
-    with pytest.raises(RecordFormatError, match="no readable predictions"):
-        read_prediction(path)
+    for text in ("{", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(RecordFormatError, match=r"no readable predictions \(.* Move the"):
+            read_prediction(path)
     with pytest.raises(UserError, match="holds no predictions"):
         read_predictions(tmp_path / "elsewhere")
 

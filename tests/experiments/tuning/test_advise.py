@@ -136,6 +136,18 @@ def test_a_cluster_of_any_size_takes_seconds_to_weigh(capsys: pytest.CaptureFixt
     assert "--hosts must be at most 65535" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "[]", "# Read me"])
+def test_a_file_that_is_no_calibration_is_told(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(text)
+    assert main(["advise", str(path), "--hosts", "8"]) == 2
+    told = capsys.readouterr().err
+    assert f"{path}: no readable calibration (" in told
+    assert "Name a folder of results" in told
+
+
 def test_rows_of_tables_with_adam_are_told_to_train_otherwise(known: tuple[Teller, ...]) -> None:
     dense = advise(known, 8).best
     load = Workload(model=MODEL, data=OwnDataset(), optimizer=Adam())
