@@ -7,6 +7,7 @@ are typed follows from their declarations (`launchers.cli.options`).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class LauncherSettings:
     @property
     def data_dir(self) -> Path:
         """Folder of the input files, absolute."""
-        return (self.results / "data").resolve()
+        return Path(os.path.realpath(self.results / "data"))  # Path.resolve raises for a loop
 
     @property
     def stated(self) -> tuple[str, ...]:

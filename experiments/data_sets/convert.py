@@ -7,6 +7,7 @@ finished is in the journal, and the same call goes on.  What is said at the end 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -50,7 +51,7 @@ def convert(layout: Layout, source: Path, out: Path, bars: Bars) -> Converted:
         UserError: the source is damaged or no such layout, `out` holds something else or cannot be
             written, or a file is not what was written.
     """
-    source, out = source.resolve(), out.resolve()
+    source, out = (Path(os.path.realpath(each)) for each in (source, out))
     _check_places(source, out)
     with bars("looking at the data set") as report:
         listing = _listed(layout, source, report)

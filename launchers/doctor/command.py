@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -51,7 +53,7 @@ def look_at_hosts(launcher: LauncherSettings, workload: Workload | None = None) 
     with progress_bar(Terminal(stderr=True), num_steps) as tell:
         facts = gather(
             site,
-            launcher.results.resolve(),
+            Path(os.path.realpath(launcher.results)),  # Path.resolve raises for a loop of links
             launcher.interface,
             mixed_hosts=launcher.mixed_hosts,
             tell=tell,

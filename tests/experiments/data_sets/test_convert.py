@@ -168,6 +168,15 @@ def test_another_source_or_layout_is_refused(source: Path, tmp_path: Path) -> No
         converted("class-folders", source, out)
 
 
+def test_a_loop_of_links_is_no_place(source: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(UserError, match="loop is no folder"):
+        converted("class-folders", loop, tmp_path / "out")
+    with pytest.raises(UserError, match=r"cannot write to .*loop: Too many levels"):
+        converted("class-folders", source, loop)
+
+
 @pytest.mark.parametrize("layout", ["bigearthnet", "tiny-imagenet"])
 def test_the_layout_that_fits_is_named(layout: str, tmp_path: Path) -> None:
     source = COPIES[layout](tmp_path / "source")

@@ -302,6 +302,15 @@ def test_a_failure_is_a_status(
     assert "FAILURE  no fork server came up on n1." in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("cluster")
+def test_results_that_can_never_be_are_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert run("--results", str(tmp_path / "loop")) == 1
+    assert "RESULTS       FAILURE  " in capsys.readouterr().out
+
+
 def test_warnings_are_none(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
