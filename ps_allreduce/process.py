@@ -97,9 +97,10 @@ def end_as_interrupted() -> None:
 
 
 def _interrupt(*_: object) -> None:
-    # Slurm may ask twice, and systemd asks by two signals; the second one would cut off what the
-    # first one set going.
-    handle_ending(signal.SIG_IGN)
+    # Slurm may ask twice, and systemd and a terminal that closes ask by two signals; the second one
+    # would cut off what the first one set going.  Python complains of one that is there already
+    # when it is ignored, so it is handled.
+    handle_ending(lambda *_: None)
     raise KeyboardInterrupt
 
 

@@ -41,6 +41,11 @@ PLACES = re.compile(r"\{\{function_node [^}]*\}\} ?|\s*\[Op:\w+\]")
 #: Follows the cause, in every operation that comes after an aborted collective.
 AFTERTHOUGHT = "The error could be from a previous operation."
 
+#: What an iterator says that has no more examples, and what that means: the suite repeats a dataset
+#: without end, unless it holds nothing.
+ENDED = "End of sequence"
+HOLDS_NOTHING = f"{ENDED}: the dataset holds no example for this worker"
+
 #: Lines that TensorFlow writes when all is well.
 CHATTER = re.compile(
     r"[IW]\d{4} |\d{4}-\d\d-\d\d [\d:.]+: [IW] |WARNING: All log messages|To enable the following"
@@ -55,7 +60,8 @@ def essence(text: str) -> str:
     stripped = [line.strip() for line in text.strip().splitlines()]
     lines = [line for line in stripped if line and not line.startswith(AFTERTHOUGHT)] or [""]
     nodes = [number for number, line in enumerate(lines) if line.startswith(NODE)]
-    return PLACES.sub("", lines[nodes[0] - 1 if nodes and nodes[0] else 0])[:300]
+    line = PLACES.sub("", lines[nodes[0] - 1 if nodes and nodes[0] else 0])[:300]
+    return HOLDS_NOTHING if line.startswith(ENDED) else line
 
 
 def cause_of_file_error(text: str) -> str:
