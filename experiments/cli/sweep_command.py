@@ -213,14 +213,15 @@ def _runs_here(request: StudyRequest, sweep: Sweep, num_hosts: int) -> list[Plan
 def _conclude(result: SessionResult, console: Console) -> int:
     counts = Counter(record.status for record in result.made)
     ends = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
-    before = f", {result.kept} were made before" if result.kept else ""
+    made, kept = len(result.made), result.kept
+    before = f", {kept} {'was' if kept == 1 else 'were'} made before" if kept else ""
     shares = (
         f", measured share {result.measured_share:.2f} (of the time inside windows), useful "
         f"fraction {result.useful_fraction:.2f} (with warm-up)"
     )
     console.print(
-        f"{len(result.made)} runs made ({ends or 'none needed'}){before}; "
-        f"{result.wall_s:.0f} s{shares if result.made else ''}"
+        f"{made} run{'s' * (made != 1)} made ({ends or 'none needed'}){before}; "
+        f"{result.wall_s:.0f} s{shares if made else ''}"
     )
     if result.stop is Stop.PRECISE:
         console.print(

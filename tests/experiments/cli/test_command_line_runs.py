@@ -110,7 +110,7 @@ def test_points_that_failed_for_good_make_status_1_whenever_the_command_is_given
         assert "1 point has failed for good: " in capsys.readouterr().err
     assert len(launcher.launched) == 7
     assert run(*words, "--retry-failed") == 0
-    assert "1 runs made (1 ok), 5 were made before; " in capsys.readouterr().err
+    assert "1 run made (1 ok), 5 were made before; " in capsys.readouterr().err
     assert run(*words) == 0
 
 
