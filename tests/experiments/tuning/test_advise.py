@@ -245,9 +245,8 @@ def test_published_rates_are_learned_and_clusters_are_weighed_quickly() -> None:
         target = asked(served.largest, Question(workers=(workers,), num_ps=num_ps), workers)
         assert served.rate(target) == pytest.approx(rate, rel=0.1)
     before = process_time()
-    weighed = advise((served, ring), 512).weighed
-    # 100,000 take under 10 s where nothing else runs (docs/prediction.md).
-    assert (process_time() - before) / weighed < 2e-4
+    assert advise((served, ring), 512).weighed > 10_000
+    assert process_time() - before < 8  # under 2 s where nothing else runs
 
 
 @pytest.mark.parametrize(
