@@ -16,10 +16,10 @@ TensorFlow's own step and exchange.  "ctl" is the suite's loop with TensorFlow's
 The profile quick is a small form for one machine: emulated accelerators on 3 emulated hosts with
 links of 1 Gbit/s, gradients of their real sizes.  Times of compute have the ratios that were
 measured on processors (COMPUTE_S); all are scaled so that ResNet50 takes 0.3 s for 64 images.  1
-step of warm-up and 3 measured ones, one launch of 24 settings: 1 host with every batch, 2 hosts
-with 64, 3 hosts with 32 and 100.  --repetitions makes more launches.
+step of warm-up and 3 measured ones, three launches of 24 settings: 1 host with every batch, 2 hosts
+with 64, 3 hosts with 32 and 100.
 
-Cost: in the profile quick 24 launches, about 5 minutes on two cores.
+Cost: in the profile quick 72 launches, 15 to 20 minutes on two cores.
 
 It should show how much longer an epoch takes with more hosts if every batch is exchanged, how much
 of that fewer exchanges take away, and that the size of the model decides how much.
@@ -45,8 +45,8 @@ ACCUMULATION = 4
 
 #: Seconds of forward and backward pass by batch, measured on processors (docs/studies/pcad.md).
 COMPUTE_S: Mapping[str, Mapping[int, float]] = {
-    "ResNet50": {32: 2.70, 64: 5.31, 100: 8.61},
-    "EfficientNetB0": {32: 0.476, 64: 0.878, 100: 1.53},
+    "ResNet50": {32: 0.498, 64: 0.905, 100: 1.53},
+    "EfficientNetB0": {32: 0.184, 64: 0.357, 100: 0.534},
 }
 
 #: Of ResNet50 with a batch of 64 in the small form.
@@ -55,7 +55,7 @@ SCALED_TO_S = 0.3
 #: Batches that several hosts train in the small form: the corners, and what quadratic models need.
 SMALL_BATCHES: Mapping[int, tuple[int, ...]] = {2: (64,), 3: (32, 100)}
 
-PROFILES = fixed_profiles(1, 3, launches=1)
+PROFILES = fixed_profiles(1, 3, launches=3)
 
 
 def _small(model: str, batch: int) -> Workload:
