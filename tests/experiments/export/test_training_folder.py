@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -283,6 +286,29 @@ def test_an_emulated_accelerator_is_told(tmp_path: Path) -> None:
     compute = EmulatedCompute(forward_s=0.01, backward_s=0.01)
     written = training(make_experiment(AllReduce, workload=Workload(emulated=compute)))
     assert "its rate will be another" in render(written)[2].text
+
+
+@pytest.mark.parametrize(
+    ("words", "is_taken"),
+    [
+        ([], True),
+        (["--epochs", "3", "--steps-per-epoch", "5", "--checkpoint-every", "2"], True),
+        (["--epochs", "0"], False),
+        (["--steps-per-epoch", "-1"], False),
+        (["--checkpoint-every", "-1"], False),
+    ],
+)
+def test_a_training_that_would_make_no_step_does_not_begin(
+    words: list[str], is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = next(e.text for e in render(training(make_experiment(Single))) if e.name == "train.py")
+    tree = ast.parse(text)
+    tree.body = [e for e in tree.body if getattr(e, "name", "") == "read_arguments"]
+    module: dict[str, Any] = {"argparse": argparse, "Path": Path, "HERE": Path()}
+    exec(compile(tree, "train.py", "exec"), module)
+    monkeypatch.setattr(sys, "argv", ["train.py", *words])
+    with nullcontext() if is_taken else pytest.raises(SystemExit, match="2"):
+        module["read_arguments"]()
 
 
 @given(texts=...)
