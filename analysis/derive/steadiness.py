@@ -174,7 +174,7 @@ class Stalls(Columns):
 
 
 def stalls_of(parts: StepParts, rto_min_s: float = RTO_MIN_S) -> Stalls:
-    """The humps and stalls of the steps inside a window.
+    """The humps and stalls of the steps that have a part inside a window.
 
     Workers that meet in every step share their humps, and a mean over workers counts a stall that
     holds up all of them once.  Others have a hump each.
@@ -193,8 +193,8 @@ def stalls_of(parts: StepParts, rto_min_s: float = RTO_MIN_S) -> Stalls:
     return Stalls(
         hump_s=hump_s,
         second_hump_s=second_hump(hump_s + late, hump_s),
-        stalled_s=float((late * stalled).mean()),
-        stalled_waiting_s=float((np.clip(waited, 0.0, late) * stalled).mean()),
+        stalled_s=parts.mean(late * stalled),
+        stalled_waiting_s=parts.mean(np.clip(waited, 0.0, late) * stalled),
     )
 
 

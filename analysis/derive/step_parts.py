@@ -10,6 +10,9 @@ Decides what the parts are.  A worker's step lasts from the end of its previous 
 - exchange and update: everything else.  Values that are fetched before the step are in it, and of
   one worker alone it is the update.  The two cannot be told apart without traced steps.
 
+A step that reaches over an end of the window counts by its part inside, as it does for the rate
+(`ps_allreduce.record.step_table.compute_metrics`), so the mean step is that of the rate.
+
 Of traced steps also: how long they took, and how much communication was hidden, which runs while a
 worker still computes.  Without traced steps nobody knows it.
 
@@ -40,17 +43,20 @@ from ps_allreduce.record.step_table import (
 )
 from ps_allreduce.serialization import Columns
 
+Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
 #: The parts that add up to a step.
 PARTS = ("dispatch_s", "input_s", "compute_s", "waiting_s", "exchange_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepParts:
-    """The whole steps inside the window, by worker and step; n rows.
+    """The steps that have a part inside the window, by worker and step; n rows.
 
-    All but `step_s` and `dispatch_s` is not a number where nobody sees into a step.
+    All but `inside`, `step_s` and `dispatch_s` is not a number where nobody sees into a step.
 
     Attributes:
+        inside: share of the step inside the window, above 0; means are weighted with it.
         before: end of the worker's previous step, on the clock of the timings; `step_s` begins it.
         stated_s: what an emulated accelerator was asked to take; not a number without one.
         last: the worker's last gradient was the last of all workers.
@@ -60,6 +66,7 @@ class StepParts:
     meets: bool
     worker: Integers
     step: Integers
+    inside: Floats
     before: Floats
     step_s: Floats
     dispatch_s: Floats
@@ -68,7 +75,7 @@ class StepParts:
     waiting_s: Floats
     exchange_s: Floats
     stated_s: Floats
-    last: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    last: Rows
 
     def by_worker(self) -> pd.DataFrame:
         """Mean seconds of every worker's steps, by worker."""
@@ -78,17 +85,25 @@ class StepParts:
 
     def worker_means(self, name: str) -> Floats:
         """Mean of a part over the steps of each worker [workers]."""
-        values = getattr(self, name)
-        return np.array([values[self.worker == each].mean() for each in np.unique(self.worker)])
+        values, workers = getattr(self, name), np.unique(self.worker)
+        return np.array([self.mean(values, self.worker == each) for each in workers])
+
+    def mean(self, values: Floats, rows: Rows | None = None) -> float:
+        """Mean of a value of each step, of all steps or those of some rows."""
+        chosen = slice(None) if rows is None else rows
+        return float(np.average(values[chosen], weights=self.inside[chosen]))
 
     def columns(self) -> dict[str, object]:
         """Means over all steps, as columns of a table; None for what is unknown."""
         columns: dict[str, float] = {
-            "mean_step_s": self.step_s.mean(),
-            "dispatch_s": self.dispatch_s.mean(),
-            "waiting_s": self.waiting_s.mean(),
-            "exchange_s": self.exchange_s.mean(),
-            "stated_compute_s": self.stated_s.mean(),
+            "mean_step_s": self.mean(self.step_s),
+            "dispatch_s": self.mean(self.dispatch_s),
+            "input_wait_s": self.mean(self.input_s),
+            "compute_s": self.mean(self.compute_s),
+            "communication_s": self.mean(self.step_s - self.input_s - self.compute_s),
+            "waiting_s": self.mean(self.waiting_s),
+            "exchange_s": self.mean(self.exchange_s),
+            "stated_compute_s": self.mean(self.stated_s),
         }
         computed = self.worker_means("compute_s")
         if not np.isnan(computed).any():
@@ -97,7 +112,7 @@ class StepParts:
             alone = computed if np.isnan(stated).any() else stated
             decides = alone.max() if self.meets else alone.mean()
             columns |= {
-                "last_input_s": self.input_s[self.last].mean(),
+                "last_input_s": self.mean(self.input_s, self.last),
                 "fastest_compute_s": computed[fastest],
                 "fastest_stated_s": stated[fastest],
                 "slow_worker_s": decides - alone.min(),
@@ -120,7 +135,7 @@ class StepParts:
 
 
 def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
-    """The parts of the steps inside the window.
+    """The parts of the steps that have a part inside the window.
 
     Raises:
         ValueError: there is no window in which all workers were measured.
@@ -128,8 +143,10 @@ def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
     window, tables = measurement_window(steps), steps.by_worker()
     every = concatenate(tables)
     before = np.concatenate([[np.nan, *table.end[:-1]] for table in tables])
-    inside = (before >= window.start) & (every.end <= window.end)
-    inside &= every.phase == Phase.MEASURED
+    step_s, whole = every.end - before, (before >= window.start) & (every.end <= window.end)
+    seen_s = np.minimum(every.end, window.end) - np.maximum(before, window.start)
+    # A step that took no time, by a clock that was set, counts as a whole one.
+    inside = np.divide(np.maximum(seen_s, 0.0), step_s, out=1.0 * whole, where=step_s > 0.0)
     ready = every.batches[:, -1, 2] if every.batches.shape[1] else np.full(len(every), np.nan)
     slowest = _slowest(experiment, every.step, ready)
     # Clocks are read beside the computation, so an end may be noted a little early.
@@ -143,14 +160,15 @@ def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
     columns = {
         "worker": every.worker,
         "step": every.step,
+        "inside": inside,
         "before": before,
-        "step_s": every.end - before,
+        "step_s": step_s,
         **parts,
-        "exchange_s": every.end - before - sum(parts.values()),
+        "exchange_s": step_s - sum(parts.values()),
         "stated_s": _stated(experiment, every),
         "last": ready == slowest,
     }
-    chosen = {name: values[inside] for name, values in columns.items()}
+    chosen = {name: values[inside > 0.0] for name, values in columns.items()}
     return StepParts(meets=meets_in_every_step(experiment), **chosen)
 
 
@@ -186,7 +204,7 @@ def pop_of(parts: StepParts, window: Window) -> PopMetrics | None:
     """The POP metrics of a run; None where nobody sees into its steps.
 
     Where workers meet in every step, the steps count that all have in the window.  Elsewhere every
-    worker's share of useful time is that of its whole steps, and all have the length of the window.
+    worker's share of useful time is that of its steps, and all have the length of the window.
     """
     if not len(parts.step) or np.isnan(parts.compute_s).any():
         return None

@@ -19,12 +19,19 @@ from analysis.derive.step_parts import (
     pop_of,
 )
 from ps_allreduce.point.experiment import Experiment
-from ps_allreduce.point.strategies import AllReduce, AsynchronousServers, Single, StockAllReduce
+from ps_allreduce.point.strategies import (
+    AllReduce,
+    AnyStrategy,
+    AsynchronousServers,
+    Single,
+    StockAllReduce,
+)
 from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.step_table import (
     EventTable,
     Phase,
     StepTable,
+    compute_metrics,
     concatenate,
     measurement_window,
 )
@@ -67,6 +74,21 @@ def test_parts_add_up_to_every_step(spans: list[tuple[float, ...]], meets: bool)
     assert len(parts.step) == 2 * (len(ends) - 2)
     total = np.sum([getattr(parts, name) for name in PARTS], axis=0)
     assert np.allclose(total, parts.step_s, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", [AllReduce, AsynchronousServers])
+def test_the_mean_step_is_that_of_the_rate_and_its_parts_add_up_to_it(
+    strategy: type[AnyStrategy],
+) -> None:
+    """The last step of worker 0 is long, and reaches over the end of the window."""
+    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 3]
+    parts = {"wait_s": 0.01, "compute_s": 0.05}
+    ends = [0.1, 0.2, 0.3, 0.4, 0.9], [0.15, 0.25, 0.35, 0.45, 0.7]
+    steps = concatenate([make_steps(n, each, phases, **parts) for n, each in enumerate(ends)])
+    told = columns(make_experiment(strategy, 2), steps)
+    assert told["mean_step_s"] == pytest.approx(2 / compute_metrics(steps, 1).examples_per_sec)
+    names = ("dispatch_s", "input_wait_s", "compute_s", "waiting_s", "exchange_s")
+    assert sum(float(str(told[name])) for name in names) == pytest.approx(told["mean_step_s"])
 
 
 def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
