@@ -27,6 +27,8 @@ staleness the slowest decides again.  Where steps differ too, it is the slowest 
 with the factors that were drawn for the measured steps.
 
 Background traffic of emulated hosts lowers the rate of the links that carry it, by what arrived.
+It may wait while workers send, and cross while they compute.  So a step is bounded by links without
+it, and by T, in which its share of the whole step is taken off.
 
 Latency and links between racks are not in these bounds.
 """
@@ -88,8 +90,9 @@ def bound_of(record: RunRecord) -> Bound | None:
     if record.experiment.strategy.deals_steps:
         step_s = _dealt_step_s(record, compute, flows, rates)
     else:
-        rows_s = bounds.rows_s(flows, rates)
-        step_s = compute.step_s(compute.scales.max(axis=0), network_s, rows_s)
+        free = _free_rates(record)
+        sent_s, rows_s = network_time_s(made, free), bounds.rows_s(flows, free)
+        step_s = max(compute.step_s(compute.scales.max(axis=0), sent_s, rows_s), network_s)
     return Bound(network_s=network_s, in_turn_s=in_turn_s, step_s=step_s)
 
 
@@ -102,16 +105,21 @@ def step_time_s(record: RunRecord) -> float | None:
 def host_rates(record: RunRecord) -> Rates:
     """Bytes per second of each host's link, less what background traffic took of each direction.
 
-    Two links were measured at every host, one in each direction and without that traffic.  A slow
-    host at the other end makes one of them slow, so the faster one tells what the host can do.
+    A slow host at the other end makes one of its two links slow, so the faster one tells what the
+    host can do.
     """
-    rates = {host: bits_per_s / 8 for host, bits_per_s in _fastest_links(record).items()}
+    rates = _free_rates(record)
     sent, received = dict.fromkeys(rates, 0.0), dict.fromkeys(rates, 0.0)
     for stream in record.traffic:
         for taken, host in ((sent, stream.source), (received, stream.target)):
             if host in rates:
                 taken[host] += stream.bits_per_s / 8
-    return {host: (rate - sent[host], rate - received[host]) for host, rate in rates.items()}
+    return {h: (out - sent[h], into - received[h]) for h, (out, into) in rates.items()}
+
+
+def _free_rates(record: RunRecord) -> Rates:
+    """The same without that traffic, as links were measured."""
+    return {host: (rate / 8, rate / 8) for host, rate in _fastest_links(record).items()}
 
 
 def slow_links(record: RunRecord) -> list[LinkRecord]:
@@ -274,11 +282,15 @@ def _steps(record: RunRecord) -> npt.NDArray[np.int64]:
 def _dealt_step_s(
     record: RunRecord, compute: _Compute, flows: Sequence[Flow], rates: Rates
 ) -> float:
-    """Seconds of as many worker steps as there are workers, which make them on their own."""
-    num_workers = record.experiment.num_workers
+    """Seconds of as many worker steps as there are workers, which make them on their own.
+
+    Args:
+        rates: that background traffic leaves.
+    """
+    num_workers, free = record.experiment.num_workers, _free_rates(record)
     own = [[flow for flow in flows if flow.worker == worker] for worker in range(num_workers)]
     alone = [
-        compute.step_s(scales, network_time_s(each, rates), bounds.rows_s(each, rates))
+        compute.step_s(scales, network_time_s(each, free), bounds.rows_s(each, free))
         for scales, each in zip(compute.scales, own, strict=True)
     ]
     if not record.experiment.strategy.steps_may_differ:

@@ -231,6 +231,11 @@ def test_background_traffic_leaves_less_of_a_link_in_its_direction() -> None:
     assert bound(with_traffic("a", "x")).network_s == pytest.approx(16)
     assert bound(with_traffic("x", "a")).network_s == pytest.approx(16)
     assert bound(with_traffic("b", "a")).network_s == pytest.approx(8)
+    # It may wait while gradients are sent, and cross in the forward pass.
+    alone = bound(served(SYNC, "ab", "x", 400))
+    assert alone.step_s > alone.network_s == pytest.approx(8)
+    assert bound(with_traffic("a", "x")).step_s == pytest.approx(16)
+    assert bound(with_traffic("b", "a")).step_s == alone.step_s
     full = TrafficRecord(source="a", target="x", bits_per_s=8 * BYTES_PER_S)
     assert bound_of(replace(served(SYNC, "ab", "x", 400), traffic=(full,))) is None
 
