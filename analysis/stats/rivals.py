@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
 
@@ -167,7 +167,7 @@ def meetings(case: Case, metric: Metric) -> dict[Kind, list[Meeting[Point]]]:
         Kind.STOCK: [
             meeting
             for suite, stock in ((ALLREDUCE, SHIPPED_ALLREDUCE), (PS_ASYNC, SHIPPED_PS))
-            for meeting in rivals.meet(suite, stock)
+            for meeting in _on_such_hosts(main, rivals, suite, stock)
         ],
         Kind.WORKERS: [
             meeting for each in main for meeting in rivals.meet(*each.kinds, [Basis.WORKERS])
@@ -178,6 +178,23 @@ def meetings(case: Case, metric: Metric) -> dict[Kind, list[Meeting[Point]]]:
         Kind.ASYNCHRONOUS: [*rivals.alike(PS_ASYNC, ALLREDUCE)],
         Kind.AS_SHIPPED: [*rivals.meet(SHIPPED_ALLREDUCE, SHIPPED_PS)],
     }
+
+
+def _on_such_hosts(
+    main: Sequence[Meeting[Point]], rivals: Rivals[Point], first: SideKind, second: SideKind
+) -> list[Meeting[Point]]:
+    """Two sides on as many hosts as the main comparison, if both have enough launches there.
+
+    A reader takes them for sides of the same size; else the largest size counts.
+    """
+    rooms = {point.room for each in main for side in each.points for point in side}
+    near = replace(rivals, points=[point for point in rivals.points if point.room in rooms])
+    enough = [
+        meeting
+        for meeting in near.meet(first, second)
+        if all(rivals.launches(p) >= rivals.enough for side in meeting.points for p in side)
+    ]
+    return enough or [*rivals.meet(first, second)]
 
 
 def costs_alike(first: float, second: float) -> bool:

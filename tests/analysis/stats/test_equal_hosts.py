@@ -30,9 +30,11 @@ from ps_allreduce.point.sides import Basis
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
+    AsynchronousServers,
     Hybrid,
     Single,
     StockAllReduce,
+    StockServers,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings
@@ -196,6 +198,17 @@ def test_a_hybrid_or_plain_tensorflow_that_failed_on_more_hosts_is_told() -> Non
     assert said.otherwise == (f"No verdict on the hybrid {failed}",)
     (line,) = said.stock
     assert line.endswith(f" 3 launches each. No verdict {failed}")
+
+
+def test_plain_tensorflow_meets_the_suite_on_hosts_of_the_main_comparison() -> None:
+    """More hosts, on which no all-reduce was measured, would be another size."""
+    points = {reduced(4): times(1.0), served(4, 4, LayoutKind.COLOCATED): times(1.0)}
+    for strategy, factor in ((AsynchronousServers, 2.0), (StockServers, 1.0)):
+        for count, layout in ((4, LayoutKind.COLOCATED), (2, LayoutKind.DEDICATED)):
+            settings = {"num_ps": count, "layout": layout}
+            points[make_experiment(strategy, 4, **settings, **ON_HOSTS)] = times(factor)
+    (row,) = comparisons(case_of(points)).of(Kind.STOCK)
+    assert [point.common("num_hosts") for point in row.points] == [4, 4]
 
 
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
