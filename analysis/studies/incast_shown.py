@@ -29,8 +29,7 @@ from analysis.studies.shown import (
     shown_study,
     texts_of,
 )
-from analysis.wording import number, ratio
-from ps_allreduce.declared import megabytes
+from analysis.wording import bytes_text, number, ratio
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.network import EmulatedNetwork
 
@@ -100,7 +99,7 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
         kept = intervals(own, ["kept", "low", "high"], ratio)
         told = "; ".join(f"{who} {each}" for who, each in zip(own["senders"], kept, strict=True))
         yield (
-            f"{control}, ports of {_size(own['buffer'].iloc[0])}, rate over that behind deep "
+            f"{control}, ports of {bytes_text(own['buffer'].iloc[0])}, rate over that behind deep "
             f"ports: {told}."
         )
 
@@ -119,17 +118,13 @@ def _text(rows: pd.DataFrame) -> pd.DataFrame:
         {
             "sent": rows["senders"],
             "TCP": rows["control"],
-            "port": rows["buffer"].map(_size),
+            "port": rows["buffer"].map(bytes_text),
             "images/s": rows["rate"].map(number),
             "kept": intervals(rows, ["kept", "low", "high"], ratio),
             "lost": rows["lost"].map(lambda lost: ratio(lost, 1)),
             "spread": rows["spread"].map(ratio),
         }
     )
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1024:.0f} KiB" if num_bytes < 1_000_000 else megabytes(num_bytes)
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:
@@ -148,7 +143,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     return plot_panels(
         panels,
         {
-            place: _size(each).replace(" KiB", "K").replace(" MB", "M")
+            place: bytes_text(each).replace(" kB", "k").replace(" MB", "M")
             for place, each in enumerate(buffers)
         },
         ("buffer of a port, bytes", "rate relative to the deepest"),
