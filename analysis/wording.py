@@ -97,17 +97,29 @@ def _p_text(value: float | None, digits: int) -> str:
     return NONE if pd.isna(value) else f"{value:.{digits}g}"
 
 
+def percent_text(share: float, border: float, least: int = 0) -> str:
+    """`42%`; more digits where it would read as a border and is not."""
+
+    def spell(value: float | None, digits: int) -> str:
+        return NONE if value is None else f"{value:.{digits}f}"
+
+    return f"{share:.{_digits_beside(100 * border, (100 * share,), spell, least)}%}"
+
+
 def _digits_beside(
-    border: float, values: Sequence[float | None], spell: Callable[[float | None, int], str]
+    border: float,
+    values: Sequence[float | None],
+    spell: Callable[[float | None, int], str],
+    least: int = 2,
 ) -> int:
-    """How many digits, from two on, tell on which side of a border each value lies."""
+    """How many digits, from so many on, tell on which side of a border each value lies."""
     is_at = partial(math.isclose, border, rel_tol=_NEAR)
     beside = [value for value in values if not pd.isna(value) and not is_at(value)]
     hidden = (
         any(math.isclose(float(spell(value, digits)), border) for value in beside)
-        for digits in range(2, _MOST_DIGITS)
+        for digits in range(least, _MOST_DIGITS)
     )
-    return next((2 + more for more, hides in enumerate(hidden) if not hides), _MOST_DIGITS)
+    return next((least + more for more, hides in enumerate(hidden) if not hides), _MOST_DIGITS)
 
 
 def count_text(count: int, what: str) -> str:
@@ -157,10 +169,10 @@ def launches_text(decision: Decision) -> str:
 
 
 def missing_text(decision: Decision) -> str:
-    """`about 6 more launches would decide`, of a decision that is none."""
+    """`about 6 more launches of each side would decide`, of a decision that is none."""
     if decision.missing is None:
-        return f"more than {MOST_MISSING} more launches would be needed"
-    return f"about {count_text(decision.missing, 'more launch')} would decide"
+        return f"more than {MOST_MISSING} more launches of each side would be needed"
+    return f"about {count_text(decision.missing, 'more launch')} of each side would decide"
 
 
 def outcome_text(decision: Decision) -> str:
@@ -206,8 +218,8 @@ def taken_text(
         points: of each run its point, where the text names those.
     """
     told = " and to ".join(
-        f"{name} in {sum(much)} of {runs} ({_known_text(own)}up to {max(filter(None, own)):.0%}"
-        f"{points_text(points, much)})"
+        f"{name} in {sum(much)} of {runs} ({_known_text(own)}up to "
+        f"{percent_text(max(filter(None, own)), FOREIGN_LIMIT)}{points_text(points, much)})"
         for name, own in loads.items()
         if any(much := [(load or 0.0) > FOREIGN_LIMIT for load in own])
     )
@@ -222,9 +234,13 @@ def _known_text(loads: Sequence[float | None]) -> str:
     return "" if known == len(loads) else f"known of {known}; "
 
 
-def range_text(shares: pd.Series) -> str:
-    """`31 to 64%`, of at least one share, or `64%`, or `under 1%`."""
-    low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
+def range_text(shares: pd.Series, border: float = math.nan) -> str:
+    """`31 to 64%`, of at least one share, or `64%`, or `under 1%`.
+
+    Args:
+        border: on the one or other side of which a share is something else; none by default.
+    """
+    low, high = (percent_text(share, border) for share in (shares.min(), shares.max()))
     if low == high:
         return "under 1%" if high == "0%" else high
     return f"{low.rstrip('%')} to {high}"

@@ -147,7 +147,13 @@ def _congestion(record: RunRecord) -> str | None:
 
 
 def _port_loss(record: RunRecord) -> float | None:
-    """Ports count during the whole run, and so do samples: a window sends only a part of it."""
+    """Ports count during the whole run, and so do samples: a window sends only a part of it.
+
+    None between racks, too: nobody counts what an uplink loses.
+    """
+    network = record.experiment.network
+    if network is not None and network.racks > 1:
+        return None
     counted: dict[str, list[int]] = {}
     for sample in record.samples:
         if sample.tcp is not None:

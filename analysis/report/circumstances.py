@@ -36,6 +36,7 @@ from analysis.wording import (
     count_text,
     limited_text,
     number,
+    percent_text,
     points_text,
     ratio_text,
     taken_text,
@@ -225,14 +226,16 @@ def loss_lines(case: Case) -> list[str]:
     if lost.any():
         lines.append(
             f"{(lost > 0.0).sum()} of {runs} lost more than {LOST_LIMIT:.2%} of their "
-            f"hosts' TCP segments (up to {lost.max():.2%}{points_text(points, lost > 0.0)}). "
+            f"hosts' TCP segments (up to {percent_text(lost.max(), LOST_LIMIT, 2)}"
+            f"{points_text(points, lost > 0.0)}). "
             f"{_WAITS}"
         )
     if stalled.any():
         both, several = ((lost > 0.0) & (stalled > 0.0)).sum(), (stalled > 0.0).sum()
         lines.append(
             f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
-            f"time (up to {stalled.max():.0%}{points_text(points, stalled > 0.0)}); "
+            f"time (up to {percent_text(stalled.max(), STALLED_LIMIT)}"
+            f"{points_text(points, stalled > 0.0)}); "
             f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {both} of "
             f"{several} that stalled."
         )

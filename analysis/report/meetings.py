@@ -52,6 +52,7 @@ from ps_allreduce.point.layout import num_ps_hosts
 from ps_allreduce.point.sides import HYBRID, Basis
 from ps_allreduce.point.wire import WireType
 from ps_allreduce.point.workload import Scaling
+from ps_allreduce.record.records import BUSY_LIMIT
 
 SECONDS_PER_HOUR = 3600
 
@@ -419,7 +420,7 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
     measured = "at the rates measured before the runs; " * bool((shares > 1).any())
     rate = rate_text(launches["link_bits_per_s"].median())
     slowest = f" ({measured}slowest: {rate})" * (not slow)
-    processors = f", processors {range_text(busy)}" if len(busy) else ""
+    processors = f", processors {range_text(busy, BUSY_LIMIT)}" if len(busy) else ""
     of = _known_text(row.points, is_alone)
     used = f"Busiest {'other ' * bool(slow)}link in use {range_text(shares)}"
     return " ".join([*slow, f"{used}{of}{slowest}{processors}."])
@@ -453,7 +454,7 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     repair = f"repair {'them' if len(links) > 1 else 'it'}"
     if any(network and network.uplink_bits_per_s is not None for network in networks):
         # All hosts of a rack share its uplink, of which these links tell no more than their own.
-        used, repair = "", "as asked between racks"
+        used, repair = "", "as asked between racks, whose hosts share it"
     elif (shares > 1).any():
         repair = "measure again, as the counted bytes would take longer than a step"
     return [

@@ -254,8 +254,8 @@ def pairs_lines(case: Case, bases: Sequence[str]) -> list[str]:
     if not told:
         return []
     return [
-        "A speed-up is of pairs: launches of a point and of its base in the same turn. Where some "
-        f"launches have no partner, it rests on {', '.join(told)}."
+        "From three pairs on, a speed-up is of pairs: launches of a point and of its base in the "
+        f"same turn. Where that leaves launches out, it rests on {', '.join(told)}."
     ]
 
 

@@ -286,9 +286,9 @@ def humps_lines(case: Case) -> list[str]:
 
 
 def steadiness_text(launches: pd.DataFrame) -> str:
-    """`2 flat, 1 warming up`; empty where no launch has a label."""
+    """`2 flat, 1 warming up`; empty where no launch has raw timings."""
     counts = launches["steadiness"].value_counts()
     told = [f"{counts[label]} {label}" for label in Steadiness if label in counts]
-    unknown = int(launches["steadiness"].isna().sum())
+    unknown = int((launches["steadiness"].isna() & launches["raw_timings"]).sum())
     more = [f"{unknown} with too few steps to tell"] if unknown else []
-    return ", ".join(told + more) if told else ""
+    return ", ".join(told + more)

@@ -99,9 +99,10 @@ def _disturbed(*points: Point) -> Iterator[Doubt]:
         return
     first, second = (_slowed(point) if point in disturbed else 1.0 for point in points)
     loads = pd.concat([point.known("foreign_load") for point in disturbed])
+    most = range_text(loads[loads > FOREIGN_LIMIT], FOREIGN_LIMIT)
     yield Doubt(
-        reason=f"other programs took {range_text(loads[loads > FOREIGN_LIMIT])} of a host's "
-        f"processor time in {_named(disturbed, is_disturbed)}, so rates may depend on them",
+        reason=f"other programs took {most} of a host's processor time in "
+        f"{_named(disturbed, is_disturbed)}, so rates may depend on them",
         explains=(second, first),
     )
 
@@ -141,10 +142,10 @@ def _busy(*points: Point) -> Iterator[Doubt]:
     busy = [point for point in points if in_most_launches(point, is_busy(point))]
     if busy:
         shares = pd.concat([point.known("machine_busy") for point in busy])
+        most = range_text(shares[shares >= BUSY_LIMIT], BUSY_LIMIT)
         yield Doubt(
-            reason=f"this machine's processors were {range_text(shares[shares >= BUSY_LIMIT])} "
-            f"busy in {_named(busy, is_busy)}, so they may have been the limit, and not the "
-            "network"
+            reason=f"this machine's processors were {most} busy in {_named(busy, is_busy)}, so "
+            "they may have been the limit, and not the network"
         )
 
 
@@ -286,20 +287,20 @@ class Drift:
 
     @property
     def told(self) -> str:
-        """`the machine drifted: single was 1.10x [1.06, 1.15] as fast ...`."""
+        """`the machine may have drifted: by a line through ..., single was 1.10x as fast ...`."""
         where = f"in job {self.job} " if self.job else ""
         undisturbed = "undisturbed " * bool(is_disturbed(self.sentinel).any())
         return (
-            f"{where}the machine {self._said}: {self.sentinel.setting.label} was "
-            f"{factor_text(self.decision)} as fast at the last of {self.decision.n_first} "
-            f"{undisturbed}launches as at the first"
+            f"{where}the machine {self._said}: by a line through its launches, "
+            f"{self.sentinel.setting.label} was {factor_text(self.decision)} as fast at the last "
+            f"of {self.decision.n_first} {undisturbed}launches as at the first"
         )
 
     @property
     def _said(self) -> str:
         """No more than the interval that stands beside it shows."""
         if self.is_shown:
-            return "drifted"
+            return "may have drifted"
         _, low, high = self.decision.ends
         if low is not None and high is not None and max(1 / low, high) <= 1 + MARGIN:
             return f"did not drift by more than {MARGIN:.0%}"

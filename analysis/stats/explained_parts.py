@@ -156,11 +156,14 @@ def lost_shares(launches: pd.DataFrame) -> pd.Series:
 
     What is sent again was lost, but for probes, which TCP sends of its own accord.  Where a probe
     repairs a loss, only ports know of it: of the whole run, while hosts tell of the window.  Ports
-    count a train of segments as one packet, so theirs is the least that was lost.
+    count a train of segments as one packet, so theirs is the least that was lost.  Where they lost
+    nothing at all, TCP only sent again what was late.
     """
     own = launches[[*COUNTED]].astype(float)
     again = own["segments_sent_again"] - own["loss_probes"]
-    of_window = (again / own["segments_sent"]).where(again >= LEAST_LOST)
+    of_window = (again / own["segments_sent"]).where(
+        (again >= LEAST_LOST) & (own["port_loss"] != 0.0)
+    )
     of_run = own["port_loss"].where(own["port_drops"] >= LEAST_LOST)
     shares = pd.concat([of_window, of_run], axis="columns").max(axis="columns")
     return shares.where(shares > LOST_LIMIT, 0.0)

@@ -11,6 +11,7 @@ reached the target first, of the same task, links and hosts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -83,17 +84,32 @@ def finding(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
 def leading(table: Comparisons, points: Sequence[Point]) -> Comparison | None:
     """Of contenders the leader and its default, or what is decided of it instead.
 
-    Where nothing is decided of a default that leads, it stands beside the slowest setting that it
-    is compared with; None without any.
+    Where nothing is decided of it, it stands beside the setting that takes most launches to decide,
+    its default or the slowest of several such: fewer do not tell which setting is fastest.  None
+    without any.
     """
     best = leader(table, points)
-    default, found = default_of(best, points), finding(table, points)
+    default = default_of(best, points)
     row = None if default in (None, best) else table.between(best, default or best)
-    if row and (found is None or row.outcome in DECIDED):
+    if row and row.outcome in DECIDED:
         return row
-    others = [point for point in points if table.between(best, point)]
-    slowest = min(others, key=lambda point: mean_gain(point, table.metric), default=None)
-    return found or (None if slowest is None else table.between(best, slowest))
+    rows = filter(None, (table.between(best, point) for point in points))
+    return finding(table, points) or max(
+        rows,
+        key=lambda row: (
+            _needed(row),
+            row.second.best is default,
+            -mean_gain(row.second.best, table.metric),
+        ),
+        default=None,
+    )
+
+
+def _needed(row: Comparison) -> float:
+    """More launches that would decide; no number of them where they do not help."""
+    if row.outcome in DECIDED:
+        return 0.0
+    return math.inf if row.decision.missing is None else row.decision.missing
 
 
 def farthest_apart(case: Case) -> Comparison | None:

@@ -28,7 +28,7 @@ from analysis.figures.save import DrawnFigure
 from analysis.figures.style import LINES, finish_grid, logarithmic, new_figure, style
 from analysis.stats.comparisons import decided
 from analysis.stats.decision import UNSURE, Decision, Outcome
-from analysis.stats.statistics import estimate
+from analysis.stats.statistics import MIN_LAUNCHES, estimate
 from analysis.studies.shown import (
     Shown,
     marks_from,
@@ -194,7 +194,8 @@ def _sentences(task: _Task) -> Iterator[str]:
     base = task.trained[0].label
     for each in task.trained[1:]:
         rate, examples, target = (by_point[each.point] for by_point in task.decisions.values())
-        makes = f"{task.title}: {each.label} makes {_times(rate)} the examples per second of {base}"
+        where = f"{task.title}{_of_common_seeds(each.point, task.trained[0].point)}"
+        makes = f"{where}: {each.label} makes {_times(rate)} the examples per second of {base}"
         if target.outcome in UNSURE:
             why = target.doubt or target.outcome
             yield capital(f"{makes}. Which one is faster to the target is not known: {why}.")
@@ -203,6 +204,13 @@ def _sentences(task: _Task) -> Iterator[str]:
             f"{makes}, needs {factor_text(examples.inverse())} the examples, and is "
             f"{_verdict(target)} to the target."
         )
+
+
+def _of_common_seeds(first: Point, second: Point) -> str:
+    """Ratios are paired by seed; empty where the table's means are of the same seeds."""
+    seeds = [{*RATE.values(point).index} for point in (first, second)]
+    is_paired = len(seeds[0] & seeds[1]) >= MIN_LAUNCHES
+    return ", of the seeds that both have" * (is_paired and seeds[0] != seeds[1])
 
 
 def _times(decision: Decision) -> str:

@@ -47,11 +47,11 @@ from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
     TextTable,
+    factor_text,
     number,
     outcome_text,
     p_text,
     ratio,
-    ratio_text,
     transports_label,
     with_interval,
 )
@@ -313,7 +313,8 @@ def _ratio_text(row: Comparison) -> str:
     """With its level, where that is not the one of the heading: the pair of the headline."""
     main = comparisons(row.case).main
     level = main.level if main and {*main.points} == {*row.points} else ""
-    return ratio_text(*row.decision.ends) + f" ({level})" * bool(level)
+    told = factor_text(row.decision).replace("x", "", 1) if row.decision.ratio else NONE
+    return told + f" ({level})" * bool(level)
 
 
 def _p_text(decision: Decision) -> str:

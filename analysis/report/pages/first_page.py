@@ -191,6 +191,8 @@ def _run_lines(results: SweepResults) -> list[str]:
 def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
     """Every line once, with its number; lines that differ in figures only count as the same.
 
+    The one with the largest first figure is told.
+
     Args:
         told: lines, each with the title of its point.
     """
@@ -202,6 +204,7 @@ def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _counted_text(lines: Sequence[str], titles: Sequence[str]) -> str:
+    largest = max(lines, key=lambda line: [*map(float, re.findall(r"\d+(?:\.\d+)?", line))])
     others, points = ", the others with other figures" * (len({*lines}) > 1), {*titles}
     where = titles[0] if len(points) == 1 else f"{len(points)} points"
-    return f"{capital(lines[0])} ({count_text(len(lines), 'run')} of {where}{others})"
+    return f"{capital(largest)} ({count_text(len(lines), 'run')} of {where}{others})"

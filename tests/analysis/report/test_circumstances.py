@@ -256,6 +256,13 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     assert not any("did not keep one speed" in line for line in verdict(case).doubts)
 
 
+def test_launches_of_too_few_steps_for_a_label_say_so() -> None:
+    table, records = table_of(runs(make_experiment(), times(1.0)))
+    (case,) = make_cases(table.assign(raw_timings=True), records)
+    told = report_table(case, "steps")["steps of launches"]
+    assert told.tolist() == ["3 with too few steps to tell"]
+
+
 def test_jobs_are_named_where_points_are_of_different_ones() -> None:
     """Where all points are of the same jobs, the table has no such column to point at."""
     single = [of_job(job, first, 100.0) for job, first in (("7", 0), ("8", 1000))]
@@ -293,4 +300,7 @@ def test_drift_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
     drifting = {0: 100.0, 1: 97.0, 2: 93.0, 3: 90.0}
     text = reported(tmp_path, runs(make_experiment(Single), drifting))
     first_page = text.split("<nav")[0]
-    assert "The machine drifted: single was 0.90x [" in first_page
+    assert (
+        "The machine may have drifted: by a line through its launches, single was 0.90x ["
+        in first_page
+    )

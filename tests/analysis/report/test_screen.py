@@ -98,12 +98,13 @@ def last_lines(sweep: Path, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 100])
 @pytest.mark.parametrize("told", VERDICTS)
 @pytest.mark.parametrize("where", [HOSTS, LOCAL], ids=["network", "loopback"])
-def test_the_screen_ends_with_four_lines_about_networks(
+def test_the_screen_ends_with_few_lines_about_networks(
     where: Mapping[str, Any], told: str, width: int, tmp_path: Path
 ) -> None:
     save_all(tmp_path, records(VERDICTS[told], where))
     *lines, last = last_lines(tmp_path, width)
-    assert len(lines) <= 3
+    # What would decide takes more words than what is decided.
+    assert len(lines) <= 3 + told.startswith("Undecided")
     assert last == f"Report: {tmp_path / 'report.html'}"
     text = " ".join(line.strip() for line in lines)
     assert told in text

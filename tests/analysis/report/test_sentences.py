@@ -414,13 +414,14 @@ def traced(**columns: float) -> Case:
     return case
 
 
-def sent(segments: int, again: int, probes: int, drops: int = 0) -> Case:
+def sent(segments: int, again: int, probes: int, drops: int | None = None) -> Case:
+    """Drops of ports, where these can be asked."""
     return traced(
         segments_sent=segments,
         segments_sent_again=again,
         loss_probes=probes,
         port_drops=drops,
-        port_loss=drops / segments,
+        port_loss=None if drops is None else drops / segments,
     )
 
 
@@ -432,6 +433,8 @@ def losses() -> dict[str, Case]:
         "clean, cubic, 2 MB": sent(55_000, 25, 24),
         "clean, piz-daint, 2 MB": sent(1_400_000, 91, 78),
         "probes only": sent(55_000, 60, 60),
+        "next to the limit": sent(100_000, 12, 0),
+        "sent again, and no port dropped any": sent(55_000, 90, 25, drops=0),
         "probes, and what ports dropped": sent(55_000, 60, 60, drops=60),
         "one of few segments": sent(900, 2, 0, drops=2),
         "next to no stall": traced(mean_step_s=0.1, stalled_s=0.0029),

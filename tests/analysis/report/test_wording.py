@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from analysis.stats.decision import Decision, Outcome
-from analysis.wording import bytes_text, factor_text, p_text, rate_text, ratio_text
+from analysis.wording import (
+    bytes_text,
+    factor_text,
+    p_text,
+    percent_text,
+    range_text,
+    rate_text,
+    ratio_text,
+    taken_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +61,30 @@ def test_a_p_value_shows_on_which_side_of_the_level_it_lies(
     p_value: float | None, told: str
 ) -> None:
     assert p_text(p_value) == told
+
+
+@pytest.mark.parametrize(
+    ("shares", "told"),
+    [
+        ((0.83, 0.8966), "83 to 89.7%"),
+        ((0.83, 0.9), "83 to 90%"),
+        ((0.899999, 0.9002), "90 to 90.02%"),
+        ((0.004, 0.002), "under 1%"),
+    ],
+)
+def test_a_share_shows_on_which_side_of_a_limit_it_lies(
+    shares: tuple[float, ...], told: str
+) -> None:
+    assert range_text(pd.Series(shares), 0.9) == told
+
+
+def test_the_most_that_is_above_a_limit_does_not_read_as_the_limit() -> None:
+    assert percent_text(0.000104, 0.0001, 2) == "0.0104%"
+    told = taken_text({"other programs": [0.0503]}, "1 run")
+    assert (
+        told == "More than 5% of a host's processor time went to other programs in 1 of 1 run "
+        "(up to 5.03%)."
+    )
 
 
 def test_a_rate_and_a_size_have_three_digits_in_every_unit() -> None:

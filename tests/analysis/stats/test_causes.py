@@ -88,8 +88,8 @@ SOUND = {
     "segments_sent": 100_000,
     "segments_sent_again": 30,
     "loss_probes": 29,
-    "port_drops": 0,
-    "port_loss": 0.0,
+    "port_drops": float("nan"),
+    "port_loss": float("nan"),
 }
 
 

@@ -249,6 +249,25 @@ def test_a_default_that_leads_by_chance_is_not_called_the_fastest(rates: tuple[f
     assert " no other " not in said
 
 
+def test_the_pair_that_takes_most_launches_says_when_it_is_known_which_setting_is_fastest() -> None:
+    """Not the slowest one, of which fewer launches would tell."""
+    rates = {1: (101.0, 100.0, 102.0), 2: (97.0, 105.0, 100.0), 4: (83.0, 92.0, 93.0)}
+    case = case_of(
+        *(
+            runs(make_experiment(SynchronousServers, 2, num_ps=count), dict(enumerate(own)))
+            for count, own in rates.items()
+        )
+    )
+    missing = {
+        tuple(point.experiment.num_ps for point in pair.points): pair.decision.missing
+        for pair in pairs_of(case)
+    }
+    assert (missing[1, 2] or 200) > (missing[1, 4] or 200)
+    said = verdict(case).headline
+    assert "whether it is faster than ps_sync, round_robin, 2 ps is undecided" in said
+    assert f"about {missing[1, 2]} more launches of each side would decide" in said
+
+
 def test_nobody_contends_where_both_sides_were_measured_or_one_setting_only() -> None:
     ring = runs(make_experiment(AllReduce, 2), times(1.0))
     servers = runs(make_experiment(SynchronousServers, 2), times(1.0))

@@ -38,6 +38,7 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     (sentence,) = shown.sentences
     assert "ps_async, 2 ps, round_robin makes 1.40x" in sentence
     assert "is 1.20x" in sentence
+    assert "seeds" not in sentence
     assert "slower to the target" in sentence
     (table,) = shown.tables
     assert table.rows["reached"].tolist() == ["5/5", "5/5"]
@@ -69,6 +70,7 @@ def test_a_seed_that_was_launched_again_is_another_pair() -> None:
     shown = LEARNING.show(cases_of(launched[0], launched[1][:-1]))
     assert shown.tables[0].rows["reached"].tolist() == ["6/6", "5/5"]
     assert "is 1.20x" in shown.sentences[0]
+    assert ", of the seeds that both have: " in shown.sentences[0]
 
 
 def test_a_rate_of_one_training_is_told_as_that() -> None:

@@ -316,7 +316,7 @@ def test_the_table_shows_figures_and_statuses() -> None:
         "Weak scaling: each worker keeps its batch, so the global batch is 16 to 32."
     )
     more = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), 200.0, 3)])
-    told = "Where some launches have no partner, it rests on 3 pairs (speed-up on single)."
+    told = "Where that leaves launches out, it rests on 3 pairs (speed-up on single)."
     assert told in scaling_lines(more)[1]
     assert told in short_legend(more)
     assert "same turn" not in " ".join(scaling_lines(case))
@@ -335,6 +335,15 @@ def test_of_many_warnings_five_are_open_and_the_rest_is_folded(tmp_path: Path) -
     opened, folded = page.split("<summary>All warnings: 2 more</summary>")
     assert opened.count("was slow (1 run of single, ") == 4
     assert folded.partition("</details>")[0].count("was slow (1 run of single, ") == 2
+
+
+def test_of_warnings_with_other_figures_the_largest_is_told(tmp_path: Path) -> None:
+    """However they follow each other."""
+    told = [f"others took {share}% of the time of n0" for share in (10, 42, 5)]
+    own = make_experiment(Single)
+    records = [run(own, 1.0, turn, warnings=(text,)) for turn, text in enumerate(told)]
+    page = reported(tmp_path, records)
+    assert "Others took 42% of the time of n0 (3 runs of " in page
 
 
 def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
