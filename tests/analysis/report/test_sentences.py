@@ -402,7 +402,7 @@ def circumstances() -> dict[str, Case]:
     }
 
 
-def traced(**columns: float) -> Case:
+def traced(**columns: float | None) -> Case:
     """Three launches of a single worker and three of a ring, of which columns say something."""
     single, ring = make_experiment(Single, **EMULATED), make_experiment(AllReduce, 2, **EMULATED)
     own = [*runs(single, RATES), *runs(ring, RATES, hosts=HOSTS, machine_busy=0.5)]
