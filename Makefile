@@ -214,7 +214,9 @@ lint: dev-tools
 docs: dev-tools
 	$(RUN) sphinx --quiet --fail-on-warning --builder html docs site
 
-check: lint docs
+# Types and documents take one core each.
+check:
+	@"$(MAKE)" --no-print-directory --jobs=2 lint docs
 	$(RUN) pytest -n auto --dist worksteal -m "not tensorflow and not slow and not slurm" $$ARGS
 
 # Real tests run three at a time: they mostly wait, or import on one core. Tests that measure this machine
