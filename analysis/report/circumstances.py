@@ -7,6 +7,7 @@ attempts that did not end well.  Whether a difference was shown is said in `verd
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import compress
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,7 @@ from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.report.what_was_run import differences_text
 from analysis.stats.comparisons import Comparison, comparisons
-from analysis.stats.decision import MARGIN, UNSURE, Outcome
+from analysis.stats.decision import UNSURE, Contest, Outcome, decide
 from analysis.stats.doubts import (
     Drift,
     drifts_of,
@@ -28,7 +29,14 @@ from analysis.stats.doubts import (
     others_explain,
 )
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
-from analysis.stats.points import base_of, base_text, mean_rate, point_name, point_table
+from analysis.stats.points import (
+    base_of,
+    base_text,
+    mean_rate,
+    point_name,
+    point_table,
+    share_ratio,
+)
 from analysis.stats.rivals import Kind
 from analysis.stats.statistics import estimate
 from analysis.wording import (
@@ -289,14 +297,20 @@ def _evener_text(case: Case, uneven: Point) -> str:
 
 
 def above_one_lines(case: Case) -> Iterator[str]:
-    """Shares above 1 by the rule of decision, which is more than can be, and what may be why."""
+    """Shares above 1 by the rule of decision, which is more than can be, and what may be why.
+
+    Of many points some have an interval above 1 by chance, so all are decided together.
+    """
     table = point_table(case)
     for share, (name, why) in _MORE_THAN_CAN_BE.items():
-        above = table[(table[f"{share}_low"] > 1) & (table[share] > 1 + MARGIN)]
+        tested = table[f"{share}_low"].notna()
+        ratios = [share_ratio(case, point, share) for point in compress(case.points, tested)]
+        decided = decide([Contest(comparisons=((each,),)) for each in ratios])
         told = [
             f"{row['setting']} at {workers_text(int(row['num_workers']))} "
             f"{ratio_text(row[share], row[f'{share}_low'], row[f'{share}_high'])}"
-            for _, row in above.iterrows()
+            for (_, row), each in zip(table[tested].iterrows(), decided, strict=True)
+            if each.outcome is Outcome.FASTER
         ]
         if told:
             why = why.format(base=base_text(case))

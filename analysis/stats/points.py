@@ -200,6 +200,16 @@ def _against(case: Case, point: Point, base: str, metric: Metric) -> Numbers:
     }
 
 
+def share_ratio(case: Case, point: Point, share: str) -> Ratio:
+    """The known `fraction` or `efficiency_single` of a point as a ratio that can be decided."""
+    if share == "fraction":
+        fractions = point.known("fraction_of_bound")
+        return compare(fractions, fractions / fractions)
+    base = base_of(case, point, "single")
+    assert base is not None
+    return compare(_of_each(point, RATE), _of_each(base, RATE))
+
+
 def _pairs(point: Point, base: Point, metric: Metric) -> int | None:
     """How many pairs of launches a speed-up rests on; None where it leaves no launch out."""
     own, others = metric.gains(point), metric.gains(base)

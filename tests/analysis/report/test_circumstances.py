@@ -199,6 +199,21 @@ def test_efficiency_is_above_1_by_the_rule_of_decision(rate: float, is_told: boo
     assert bool([*above_one_lines(case)]) is is_told
 
 
+def test_one_of_many_efficiencies_that_chance_lifts_above_1_is_no_warning() -> None:
+    """Its own interval lies above 1; corrected for their number, none does."""
+    single = dict(enumerate((100.0, 100.0, 100.0)))
+    lucky = dict(enumerate((107.0, 110.0, 106.0)))
+    usual = dict(enumerate((97.0, 99.0, 95.0)))
+    own = runs(make_experiment(Single), single), runs(make_experiment(AllReduce, 1), lucky)
+    assert [*above_one_lines(case_of(*own))]
+    many = [
+        runs(make_experiment(strategy, n), {turn: n * each for turn, each in usual.items()})
+        for strategy in (AllReduce, SynchronousServers)
+        for n in (2, 4, 8)
+    ]
+    assert not [*above_one_lines(case_of(*own, *many))]
+
+
 def test_of_several_verdicts_the_one_that_stands_is_named() -> None:
     taken = (make_host("n0", foreign_load=0.12),)
     rows: dict[str, Any] = {"workload": LOOKING_UP, "embeddings": Embeddings.SPARSE}
