@@ -87,15 +87,16 @@ def _step_times(steps: StepTable, *, meets: bool) -> Floats:
 def label_of(levels: Floats) -> Steadiness:
     """The label of a series of step times, oldest first; any unit.
 
-    The end is the last stretch and all before it that are on its level.  Without a steady end of a
-    quarter of the series it is unsteady.
+    It is flat where its last level is that of all steps together: a longer run would have the same
+    rate.  The end is the last stretch and all before it that are on its level.  Without a steady
+    end of a quarter of the series it is unsteady.
     """
     cuts = change_points(levels)
     stretches = np.split(levels, cuts)
     means = np.array([stretch.mean() for stretch in stretches])
-    other = np.flatnonzero(np.abs(means / means[-1] - 1) > SAME)
-    if not len(other):
+    if abs(levels.mean() / means[-1] - 1) <= SAME:
         return Steadiness.FLAT
+    other = np.flatnonzero(np.abs(means / means[-1] - 1) > SAME)
     steady = sum(len(stretch) for stretch in stretches[other[-1] + 1 :])
     if steady < STEADY_SHARE * len(levels):
         return Steadiness.UNSTEADY

@@ -32,10 +32,11 @@ SLOWING_DOWN, UNSTEADY = Steadiness.SLOWING_DOWN, Steadiness.UNSTEADY
     [
         ([(100, 40)], FLAT),
         ([(102, 20), (100, 20)], FLAT),
+        ([(101, 12), (105, 3), (100, 25)], FLAT),
         ([(130, 8), (100, 32)], WARMING_UP),
         ([(150, 5), (120, 5), (100, 30)], WARMING_UP),
         ([(100, 20), (120, 20)], SLOWING_DOWN),
-        ([(150, 5), (100, 10), (120, 25)], SLOWING_DOWN),
+        ([(150, 5), (100, 20), (120, 15)], SLOWING_DOWN),
         ([(100, 34), (120, 6)], UNSTEADY),
         ([(100, 8), (130, 8), (100, 8), (130, 8), (100, 8)], UNSTEADY),
     ],
