@@ -354,6 +354,8 @@ def _touched_text(found: tuple[SparseGradient, ...]) -> str:
         return ""
     touched = sum(n * each.row_bytes for n, each in zip(known, found, strict=True))
     whole = sum(each.num_rows for each in found)
+    if sum(known) == whole:
+        return ", and may look up all of their rows"
     return (
         f", against {bytes_text(touched)} at most for the rows that it looks up ({sum(known)} of "
         f"{whole})"
