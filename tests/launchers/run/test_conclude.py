@@ -247,6 +247,8 @@ def test_a_busy_machine_is_a_warning_where_hosts_are_emulated_on_it(
     assert launched.machine_busy == pytest.approx(expected)
     told = "this machine's processors were 95% busy: it may have been the limit"
     assert [told in warning for warning in launched.warnings] == [True] * warned
+    alone = conclude(replace(run, hosts=run.hosts[:1]))
+    assert (alone.machine_busy, alone.warnings) == (launched.machine_busy, ())
 
 
 def test_hosts_tell_what_tcp_sent_around_the_window(tmp_path: Path) -> None:
