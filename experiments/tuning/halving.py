@@ -4,8 +4,8 @@ Decides it from the candidates, the share of a side and the launches so far, and
 the same command goes on where it stopped.  Every launch is one of fresh processes.  A round
 launches all candidates that are left in passes and keeps the better half (Jamieson and Talwalkar,
 AISTATS 2016; Li et al., Hyperband, JMLR 2018).  The default stays in to the end.  Half of the share
-is for the last round, between the default and the best of the others: these launches choose
-nothing, so their ratio is not that of a lucky candidate.
+is for the last round, between the default and the best of the others: these launches did
+not choose the candidate; they only decide whether it is faster.
 Which candidates there are is decided in `candidates`; nothing is launched here.
 """
 

@@ -38,7 +38,7 @@ TUNED = (
 
 CURSE = (
     "Rates of winners were chosen for being high, so they look better than they are (winner's "
-    "curse). Their ratio to the default is of launches that chose nothing."
+    "curse). Their ratio to the default is of the last round, which only tests it."
 )
 
 
@@ -145,7 +145,7 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
         return f"{told}: the default; no other candidate was shown to be faster"
     decision = side.over_default(best)
     over = f"{ratio_text(*decision.ends)} of the default"
-    passes = f"in {count_text(decision.n_first, 'launch')} of each that chose nothing"
+    passes = f"in {count_text(decision.n_first, 'launch')} of each in the last round"
     if winner != side.default:
         return f"{told}; {over} {passes}"
     said = f"{side.points[best].title} is not decided to be faster"
