@@ -138,9 +138,9 @@ def test_different_workloads_and_lengths_are_never_one_case() -> None:
     cases = cases_of(*(runs(own, {0: 1.0}) for own in others))
     assert [case.name for case in cases] == [
         "ResNet50",
-        "SmallCNN, batch_per_worker 16, least_measured_s 0.0",
-        "SmallCNN, batch_per_worker 16, least_measured_s 20.0",
-        "SmallCNN, batch_per_worker 32, least_measured_s 0.0",
+        "SmallCNN, batch per worker 16, least measured 0.0 s",
+        "SmallCNN, batch per worker 16, least measured 20.0 s",
+        "SmallCNN, batch per worker 32, least measured 0.0 s",
     ]
 
 

@@ -37,7 +37,7 @@ EMULATED = replace(OWN, launcher="emulated", network=FAST)
         (
             OWN,
             replace(OWN, spread=Spread(workers_per_host=2)),
-            ["workers_per_host 1", "workers_per_host 2"],
+            ["workers per host 1", "workers per host 2"],
         ),
         (
             EMULATED,
@@ -47,7 +47,7 @@ EMULATED = replace(OWN, launcher="emulated", network=FAST)
         (
             EMULATED,
             replace(EMULATED, network=replace(FAST, num_hosts=8)),
-            ["network_hosts 4", "network_hosts 8"],
+            ["network hosts 4", "network hosts 8"],
         ),
     ],
 )
@@ -90,7 +90,26 @@ def test_what_only_some_inputs_have_is_told_of_none() -> None:
     ]
     other = replace(OWN, workload=replace(OWN.workload, data=replace(files, checksum="cd" * 8)))
     names = [case.name for case in cases_of([run(own, 1.0) for own in (read, other)])]
-    assert names == [f"SmallCNN, input_checksum {pair * 8}" for pair in ("ab", "cd")]
+    assert names == [f"SmallCNN, input checksum {pair * 8}" for pair in ("ab", "cd")]
+
+
+def test_where_files_are_is_told_only_where_nothing_else_tells_cases_apart() -> None:
+    here = RecordFiles(path="/a/x", num_files=1, num_bytes=9, checksum="ab" * 8, place="/a/x")
+    there, other = replace(here, place="/b/x"), replace(here, path="/a/y", checksum="cd" * 8)
+
+    def names(*inputs: RecordFiles) -> list[str]:
+        own = [replace(OWN, workload=replace(OWN.workload, data=data)) for data in inputs]
+        return [case.name for case in cases_of([run(each, 1.0) for each in own])]
+
+    assert names(here, replace(other, place="/b/y")) == [
+        "SmallCNN, input a/x",
+        "SmallCNN, input a/y",
+    ]
+    assert names(here, there, other) == [
+        "SmallCNN, input a/x, input place /a/x",
+        "SmallCNN, input a/x, input place /b/x",
+        "SmallCNN, input a/y, input place /a/x",
+    ]
 
 
 DEDICATED: dict[str, Any] = {"layout": LayoutKind.DEDICATED}
