@@ -42,7 +42,7 @@ from analysis.stats.points import (
     point_table,
 )
 from analysis.stats.rivals import Kind
-from analysis.stats.setting_pairs import varies_exchange, without_changed
+from analysis.stats.setting_pairs import ladders, varies_exchange, without_changed
 from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
@@ -286,9 +286,15 @@ def side_rows(case: Case) -> pd.DataFrame:
 
 
 def changed_rows(case: Case) -> pd.DataFrame:
-    """A row for each setting of the exchange beside the one that it is changed from."""
-    rows = comparisons(case).of(Kind.CHANGED) if varies_exchange(case) else ()
-    return _rows(rows, _CHANGED)
+    """A row for each setting of the exchange beside the one that it is changed from.
+
+    Of a ladder also what its rungs are called in the headline and in the figure.
+    """
+    rows = comparisons(case).of(Kind.CHANGED) if varies_exchange(case) else []
+    told = _rows(rows, _CHANGED)
+    if rungs := {point: rung.name for each in ladders(case) for rung, point in each.rungs}:
+        told.insert(0, "rung", [rungs[row.first.best] for row in rows])
+    return told
 
 
 def _rows(told: Iterable[Comparison], headings: Mapping[str, str]) -> pd.DataFrame:

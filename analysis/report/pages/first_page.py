@@ -21,6 +21,7 @@ from analysis.stats.decision import UNSURE
 from analysis.stats.findings import leader, leading, plain_first
 from analysis.stats.points import base_text, point_table
 from analysis.stats.rivals import Kind, contenders, default_text
+from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -67,11 +68,15 @@ def with_verdict(reports: Sequence[CaseReport], study: Page | None) -> list[Case
 def key_numbers(case: Case) -> list[KeyNumber]:
     """Rates and ratios of what the headline compares, the faster one first; else the fastest.
 
-    That is plain TensorFlow where the headline begins with it, both sides, and the hybrid.
+    What is compared is plain TensorFlow where the headline begins with it, both sides, and the
+    hybrid; of ladders both ends.
     """
     table = comparisons(case)
     if table.main is None and (contending := next(contenders(case), None)):
         return _numbers_of_contenders(case, contending)
+    if table.main is None and (found := [*ladders(case)]):
+        ends = [point for ladder in found for point in (ladder.points[0], ladder.points[-1])]
+        return [_rate_number(case, point) for point in ends if len(point.rates)]
     if table.main is None:
         measured = [point for point in case.points if len(point.rates)]
         exchanging = [point for point in measured if point.setting.traits.communicates()]

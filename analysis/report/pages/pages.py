@@ -35,6 +35,7 @@ from analysis.report.what_was_run import (
 )
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
+from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.studies import SHOWN
 from analysis.wording import TextTable
@@ -219,6 +220,8 @@ def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
     tables = [comparisons(report.case) for report in reports]
     if any(table.main for table in tables):
         return f"Sweep {name}: parameter servers or all-reduce?"
+    if any(any(ladders(report.case)) for report in reports):
+        return f"Sweep {name}: what does each rung bring?"
     compared = any(row.decision.ratio is not None for table in tables for row in table.rows)
     return f"Sweep {name}{': which setting is fastest?' * compared}"
 

@@ -14,6 +14,8 @@ from analysis.figures.against_workers import plot_against_packs, plot_throughput
 from analysis.figures.changes import plot_exchange, plot_ladder
 from analysis.figures.save import save_figures
 from analysis.report.explanation import explanation_lines
+from analysis.report.pages.case_pages import changed_rows
+from analysis.report.pages.first_page import key_numbers
 from analysis.report.verdict import verdict
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
@@ -349,3 +351,20 @@ def test_the_report_says_what_every_rung_brings(tmp_path: Path) -> None:
     # The rungs that are left out may be faster than the ends.
     assert not any(line.startswith("Asynchronous") for line in verdict(LADDER).details)
     assert "<h3>Changed settings</h3>" in reported(tmp_path, RECORDS)
+
+
+def test_the_page_of_a_ladder_has_the_rates_of_its_ends_and_the_names_of_its_rungs(
+    tmp_path: Path,
+) -> None:
+    """The headline tells rungs by names that no other table has."""
+    records = [r for r in RECORDS if r.experiment.strategy.kind.endswith("allreduce")]
+    alone = case_of(records)
+    assert verdict(alone).headline.startswith("Ladder of all-reduce, 2 workers")
+    told = [each.meaning for each in key_numbers(alone)]
+    assert told == [
+        "images/s: stock_allreduce, as shipped, 2 workers",
+        "images/s: all-reduce, defaults, 2 workers",
+    ]
+    rungs = {rung.name for rung in LADDERS["all-reduce"][1:]}
+    assert {*changed_rows(alone)["rung"]} == rungs
+    assert "Sweep compare: what does each rung bring?" in reported(tmp_path, records)
