@@ -87,7 +87,16 @@ def stock_sentence(row: Comparison) -> str:
     training, told = training_text(row.first.best), as_told(row)
     apart = transports_label(*(point.transport for point in told.points))
     against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}:"
-    return " ".join(filter(None, [against, _stock_text(told), beyond_text(row)]))
+    return " ".join(filter(None, [against, _stock_text(told), _best_text(told), beyond_text(row)]))
+
+
+def _best_text(row: Comparison) -> str:
+    """Of what the interval is, where it is not that of the named settings alone."""
+    kinds = [side.kind for side in row.sides if side.kind and not side.is_decided]
+    if not kinds or row.decision.low is None:
+        return ""
+    best = " and ".join(f"the best {kind.setting}" for kind in kinds)
+    return f"The interval holds for {best}, whichever {'it is' if len(kinds) == 1 else 'they are'}."
 
 
 def _stock_text(row: Comparison) -> str:
