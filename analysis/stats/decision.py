@@ -251,9 +251,17 @@ def intervals(
 
 
 def _shares(family: Sequence[Contest], level: float) -> list[float]:
-    """What the correction leaves of the level for each interval."""
+    """What the correction leaves of the level for each interval.
+
+    One in doubt leaves the family, but shows the interval that the doubt was held against.
+    """
     different = _p_values(family, lambda contest: contest.p_different)
-    return [float(share) for share in level / _divisors(different, level)]
+    shares = level / _divisors(different, level)
+    in_doubt = np.array([bool(contest.doubt) for contest in family], dtype=bool)
+    if in_doubt.any():
+        before = _shares([replace(contest, doubt="") for contest in family], level)
+        shares = np.where(in_doubt, before, shares)
+    return [float(share) for share in shares]
 
 
 def still_open(settings: Sequence[pd.Series]) -> list[int]:

@@ -84,6 +84,7 @@ def test_a_circumstance_takes_any_decision_away() -> None:
     doubtful, other = decide([replace(sure, doubt="the machine drifted"), sure])
     assert (doubtful.outcome, doubtful.doubt) == (Outcome.NO_VERDICT, "the machine drifted")
     assert doubtful.p_value is None
+    assert doubtful.ends[1:] == intervals([sure, sure])[0]  # which the doubt was held against
     # It may be why there are so few launches.
     (too_few,) = decide([replace(contest(2.0, None), doubt="the machine drifted")])
     assert (too_few.outcome, too_few.missing) == (Outcome.NO_VERDICT, None)
