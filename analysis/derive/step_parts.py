@@ -58,6 +58,7 @@ class StepParts:
     Attributes:
         inside: share of the step inside the window, above 0; means are weighted with it.
         before: end of the worker's previous step, on the clock of the timings; `step_s` begins it.
+        begun: when the worker had its values, rows of tables too, on that clock.
         stated_s: what an emulated accelerator was asked to take; not a number without one.
         last: the worker's last gradient was the last of all workers.
         meets: all workers meet in every step, so the slowest one decides.
@@ -68,6 +69,7 @@ class StepParts:
     step: Integers
     inside: Floats
     before: Floats
+    begun: Floats
     step_s: Floats
     dispatch_s: Floats
     input_s: Floats
@@ -129,7 +131,7 @@ class StepParts:
         """
         if not self.meets or not (rows := _common_rows(self)).size:
             return 0.0
-        begins = (self.before + self.dispatch_s)[rows].mean(axis=1)
+        begins = self.begun[rows].mean(axis=1)
         ready = begins + (self.input_s + self.compute_s)[rows].mean(axis=1)
         return max(0.0, float(begins[ready.argmax()] - begins.mean()))
 
@@ -162,6 +164,7 @@ def parts_of(experiment: Experiment, steps: StepTable) -> StepParts:
         "step": every.step,
         "inside": inside,
         "before": before,
+        "begun": ready - parts["input_s"] - parts["compute_s"],
         "step_s": step_s,
         **parts,
         "exchange_s": step_s - sum(parts.values()),

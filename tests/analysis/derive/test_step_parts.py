@@ -101,14 +101,14 @@ def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
     assert columns(make_experiment(AsynchronousServers, 2), TWO)["waiting_s"] == 0.0
 
 
-def test_who_gets_its_values_late_begins_late() -> None:
+# Values come before a step; rows of tables are fetched after it has begun.
+@pytest.mark.parametrize("moved", [("start", "pulled", "end", "batches"), ("pulled", "end")])
+def test_who_gets_its_values_late_begins_late(moved: tuple[str, ...]) -> None:
     first, last = TWO.by_worker()
     late_s = 0.03
-    late = replace(
-        last,
-        **{name: getattr(last, name) + late_s for name in ("start", "pulled", "end", "batches")},
-    )
-    told = columns(SYNCHRONOUS, concatenate([first, late]))
+    late = replace(last, **{name: getattr(last, name) + late_s for name in moved})
+    computes = np.add(last.batches, [0.0, late_s, late_s])  # a batch waits for values
+    told = columns(SYNCHRONOUS, concatenate([first, replace(late, batches=computes)]))
     assert told["late_start_s"] == pytest.approx(late_s / 2)
     assert columns(SYNCHRONOUS, TWO)["late_start_s"] == pytest.approx(0.0)
     assert columns(make_experiment(AsynchronousServers, 2), TWO)["late_start_s"] == 0.0
