@@ -26,6 +26,7 @@ from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
     count_text,
+    factor_text,
     number,
     rate_text,
     ratio_text,
@@ -36,6 +37,9 @@ from ps_allreduce.record.records import Status
 
 #: So many records are named.
 _MOST_NAMED = 4
+
+#: No part of a name, such as `worker:3` or `n12`.
+_FIGURE = r"(?<![\w:.])\d+(?:\.\d+)?"
 
 _SHARES = {
     "efficiency_single": "efficiency on {base}",
@@ -108,7 +112,9 @@ def _ratio_number(row: Comparison, what: str) -> KeyNumber:
         told.append(f"{row.level} interval")
     if row.outcome in UNSURE:
         told.append(str(row.outcome))
-    return KeyNumber(value=ratio_text(*row.decision.ends), meaning=f"{', '.join(told)}: {what}")
+    return KeyNumber(
+        value=factor_text(row.decision).replace("x", "", 1), meaning=f"{', '.join(told)}: {what}"
+    )
 
 
 def _numbers_of_contenders(case: Case, contending: Sequence[Point]) -> list[KeyNumber]:
@@ -209,7 +215,7 @@ def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _counted_text(lines: Sequence[str], titles: Sequence[str]) -> str:
-    largest = max(lines, key=lambda line: [*map(float, re.findall(r"\d+(?:\.\d+)?", line))])
+    largest = max(lines, key=lambda line: [*map(float, re.findall(_FIGURE, line))])
     others, points = ", the others with other figures" * (len({*lines}) > 1), {*titles}
     where = titles[0] if len(points) == 1 else f"{len(points)} points"
     return f"{capital(largest)} ({count_text(len(lines), 'run')} of {where}{others})"

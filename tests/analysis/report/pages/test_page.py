@@ -344,6 +344,18 @@ def test_of_warnings_with_other_figures_the_largest_is_told(tmp_path: Path) -> N
     records = [run(own, 1.0, turn, warnings=(text,)) for turn, text in enumerate(told)]
     page = reported(tmp_path, records)
     assert "Others took 42% of the time of n0 (3 runs of " in page
+    slow = [(3, 6.4), (0, 9.2)]
+    told = [f"worker:{worker} took {ms} ms" for worker, ms in slow]
+    records = [run(own, 1.0, turn, warnings=(text,)) for turn, text in enumerate(told)]
+    assert "Worker:0 took 9.2 ms (2 runs of " in reported(tmp_path / "named", records)
+
+
+def test_a_key_figure_of_what_is_faster_lies_beyond_the_margin_as_its_sentence_does() -> None:
+    fast = runs(make_experiment(AllReduce, 2), {0: 103.1, 1: 103.12, 2: 103.08})
+    slow = runs(make_experiment(SynchronousServers, 2), {0: 100.0, 1: 100.0, 2: 100.0})
+    case = case_of(fast, slow)
+    assert "1.031x" in verdict(case).headline
+    assert [each.value.partition(" ")[0] for each in key_numbers(case)][-1] == "1.031"
 
 
 def test_an_efficiency_above_one_is_a_warning_on_the_first_page(tmp_path: Path) -> None:
