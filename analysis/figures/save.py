@@ -41,7 +41,8 @@ _LAUNCHES = (
 )
 _COUNTS = "Numbers such as 2/3: launches that are ok, of those planned."
 _COUNTS_BESIDE_LINES = (
-    "Numbers such as 2/3, where an attempt was not ok: launches that are ok, of those planned."
+    "Points side by side are of one number of workers. Numbers such as 2/3, where an attempt was "
+    "not ok: launches that are ok, of those planned."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "
