@@ -56,17 +56,19 @@ def case_names(cases: pd.DataFrame) -> list[str]:
     names = []
     for _, own in described.iterrows():
         told = _telling(described[described["model"] == own["model"]])
-        values = (_condition_text(name, own[name]) for name in told)
+        values = (f"{condition_words(name)} {condition_value(name, own[name])}" for name in told)
         names.append(", ".join([str(own["model"]), *values]))
     return names
 
 
-def _condition_text(name: str, value: object) -> str:
-    """`emulated forward 0.0168 s`."""
-    words = name.removesuffix("_s").replace("_", " ")
-    if value is None:
-        return f"{words} none"
-    return f"{words} {value}{' s' * name.endswith('_s')}"
+def condition_words(name: str) -> str:
+    """`emulated forward` for `emulated_forward_s`."""
+    return name.removeprefix(ASKED).removesuffix("_s").replace("_", " ")
+
+
+def condition_value(name: str, value: object) -> str:
+    """`0.0168 s`, or `none`."""
+    return "none" if value is None else f"{value}{' s' * name.endswith('_s')}"
 
 
 #: What is left out of names that are unique without it: what another condition's text says already.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from analysis.data.case_names import condition_value, condition_words
 from analysis.data.cases import Case, Point
 from analysis.data.columns import CONDITIONS, SETTINGS
 from analysis.data.metric import RATE
@@ -107,10 +108,14 @@ def _why_apart(first: Sequence[Case], second: Sequence[Case]) -> str:
 
 def condition_differences(
     first: Case, second: Case, names: Sequence[str]
-) -> Mapping[str, tuple[object, object]]:
-    """Conditions that differ, with their values."""
+) -> Mapping[str, tuple[str, str]]:
+    """Conditions that differ, with their values, in words."""
     both = {name: (first.conditions[name], second.conditions[name]) for name in names}
-    return {name: values for name, values in both.items() if values[0] != values[1]}
+    return {
+        condition_words(name): (condition_value(name, one), condition_value(name, other))
+        for name, (one, other) in both.items()
+        if one != other
+    }
 
 
 def _same_points(first: Case, second: Case) -> list[tuple[Point, Point]]:

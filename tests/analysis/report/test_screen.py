@@ -202,7 +202,7 @@ def test_a_doubt_names_the_folder_that_it_is_about(tmp_path: Path) -> None:
 def test_other_cores_are_told_and_no_other_setting(tmp_path: Path) -> None:
     other = make_experiment(AllReduce, resources=MORE)
     output = invoke("compare-results", *folders(tmp_path, {RING: 2.0}, {other: 1.0}))
-    assert "cores_per_worker is 1 in A and 4 in B." in " ".join(output.split())
+    assert "cores per worker is 1 in A and 4 in B." in " ".join(output.split())
     assert "0.50" in output
     assert "slower" in output
 
@@ -226,12 +226,13 @@ def test_of_several_networks_each_meets_its_like(tmp_path: Path) -> None:
     )
     assert "2.00 [" in output
     assert "0.67 [" in output
+    assert "port buffer bytes is 4000000 in A and none in B." in " ".join(output.split())
 
 
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [
-        (RING, LARGER, "cannot be compared: batch_per_worker is 16 in A and 64 in B."),
+        (RING, LARGER, "cannot be compared: batch per worker is 16 in A and 64 in B."),
         (RING, SYNC, "cannot be compared: they are of the same training, and have no point in "),
     ],
 )
