@@ -68,7 +68,17 @@ def command_lines() -> Iterator[str]:
             yield from described(f"{name} {word}", command, shared)
 
 
-MARKS = {"<!-- commands -->": command_lines, "<!-- columns -->": column_lines}
+def readme_lines() -> Iterator[str]:
+    """The README, to which the first page only links outside of the site."""
+    yield from ("```{include} ../README.md", ":relative-docs: docs/", ":relative-images:")
+    yield from (':end-before: "## Documents"', "```")
+
+
+MARKS = {
+    "<!-- commands -->": command_lines,
+    "<!-- columns -->": column_lines,
+    "# [Parameter servers or all-reduce?](../README.md)": readme_lines,
+}
 
 
 def _make() -> Iterator[str]:

@@ -53,11 +53,17 @@ def test_a_page_is_filled_in_at_its_mark(reference: ModuleType) -> None:
     assert source[0].endswith("after <!-- other -->")
 
 
-@pytest.mark.parametrize("mark", ["<!-- commands -->", "<!-- columns -->"])
-def test_every_mark_has_its_page(mark: str, reference: ModuleType) -> None:
-    assert mark in reference.MARKS
+def test_every_mark_has_its_page(reference: ModuleType) -> None:
     pages = [path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")]
-    assert sum(mark in page for page in pages) == 1
+    assert all(sum(mark in page for page in pages) == 1 for mark in reference.MARKS)
+
+
+def test_the_first_page_links_to_the_readme_and_shows_it_on_the_site(reference: ModuleType) -> None:
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert "](../README.md)" in page
+    source = [page]
+    reference.fill(None, "index", source)
+    assert source[0].startswith("```{include} ../README.md\n")
 
 
 def test_the_readme_stays_short() -> None:
