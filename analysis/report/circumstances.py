@@ -200,8 +200,8 @@ def _stands_by_most_text(row: Comparison, happened: Callable[[Point], pd.Series]
 
 
 def _stands(row: Comparison, why: str) -> str:
-    """Which verdict stands is named where the headline has several."""
-    several = bool(comparisons(row.case).of(Kind.HYBRID))
+    """Which verdict stands is named where sentences beside it tell of others."""
+    several = bool(comparisons(row.case).of(Kind.HYBRID, Kind.STOCK, Kind.WORKERS, Kind.COST))
     names = " and ".join(point.setting.label for point in row.better_first().points)
     return f"The verdict{f' on {names}' * several} stands: {why}."
 

@@ -38,6 +38,7 @@ from ps_allreduce.point.strategies import (
     Hybrid,
     NoCommunication,
     Single,
+    StockAllReduce,
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings
@@ -223,6 +224,17 @@ def test_of_several_verdicts_the_one_that_stands_is_named() -> None:
         runs(make_experiment(Hybrid, 2, **rows), times(3.0)),
         runs(make_experiment(AllReduce, 2, **wired), times(1.0)),
         runs(make_experiment(SynchronousServers, 2, **placed), times(2.0), hosts=taken),
+    )
+    (line,) = [each for each in verdict(case).doubts if "Measure again" in each]
+    assert "The verdict on ps_sync, round_robin and all-reduce stands: only the faster" in line
+
+
+def test_a_verdict_that_stands_is_named_beside_plain_tensorflow() -> None:
+    taken = (make_host("n0", foreign_load=0.12),)
+    case = case_of(
+        runs(make_experiment(AllReduce, 2), times(1.0)),
+        runs(make_experiment(StockAllReduce, 2), times(1.0)),
+        runs(make_experiment(SynchronousServers, 2), times(2.0), hosts=taken),
     )
     (line,) = [each for each in verdict(case).doubts if "Measure again" in each]
     assert "The verdict on ps_sync, round_robin and all-reduce stands: only the faster" in line
