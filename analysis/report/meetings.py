@@ -270,7 +270,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
             f"It is not known which of {among} is fastest: nothing is decided. "
             f"{capital(named)} made {measured}."
         )
-    told = _against(row, contending)
+    told, left_open = _against(row, contending), contending
     if is_fastest(table, best, contending):
         opening = f"Of {among}, {named} is the fastest with {measured}"
         told += _next_text(table, row, contending)
@@ -284,7 +284,7 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         if all_equal(table, left_open):
             opening = f"{capital(among)} are {Outcome.EQUAL}{slower}. "
         opening += f"{capital(named)} made {measured}"
-    left = undecided_with(table, best, contending) if finding(table, contending) else []
+    left = undecided_with(table, best, left_open) if finding(table, contending) else []
     if left:
         told += f"; whether it is faster than {_left_text(best, left)} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])

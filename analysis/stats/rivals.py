@@ -112,7 +112,8 @@ class Side:
             best = "the best" if self.is_decided else "the highest mean"
             return f"{setting.label} ({best if self.is_highest else 'one'} of {count} settings)"
         if not self.is_highest:
-            return f"a {self.kind.setting} ({setting.label})"
+            article = "an" if self.kind.setting.startswith("a") else "a"
+            return f"{article} {self.kind.setting} ({setting.label})"
         if not self.is_decided:
             return f"the {self.kind.setting} with the highest mean ({setting.label})"
         return f"the {'best ' * (count > 1)}{self.kind.setting} ({setting.label})"

@@ -21,12 +21,14 @@ from analysis.stats.decision import Outcome
 from analysis.stats.doubts import doubt_about
 from analysis.stats.findings import finding, leading
 from analysis.stats.points import point_table
-from analysis.stats.rivals import against_defaults, contenders
+from analysis.stats.rivals import Side, against_defaults, contenders
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.sides import ALLREDUCE
 from ps_allreduce.point.strategies import (
     AllReduce,
     AnyStrategy,
     AsynchronousServers,
+    Horovod,
     Single,
     StockServers,
     SynchronousServers,
@@ -177,7 +179,10 @@ def test_a_setting_that_another_one_beats_is_not_called_open() -> None:
         )
     )
     opening = "It is not decided which of 2 synchronous settings at 2 workers is fastest; 3 others"
-    assert verdict(case).headline.startswith(f"{opening} are slower.")
+    headline = verdict(case).headline
+    assert headline.startswith(f"{opening} are slower.")
+    # A setting is not both slower and left open.
+    assert re.search(r"; whether it is faster than ps_sync, \w+, 2 ps is not decided", headline)
 
 
 def test_settings_that_are_all_decided_to_be_equal_are_not_called_open() -> None:
@@ -394,6 +399,12 @@ def test_a_side_is_told_by_the_setting_that_shows_the_difference() -> None:
     low = main.decision.inverse().low
     assert low is not None
     assert low > 1
+
+
+def test_a_side_that_begins_with_a_vowel_has_its_article() -> None:
+    (point,) = case_of(runs(make_experiment(Horovod, 2), times(1.0))).points
+    side = Side(points=(point, point), best=point, kind=ALLREDUCE, is_highest=False)
+    assert side.title == f"an all-reduce setting ({point.setting.label})"
 
 
 def test_the_setting_that_is_taken_home_is_the_one_that_leads(tmp_path: Path) -> None:
