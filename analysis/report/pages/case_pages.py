@@ -32,7 +32,7 @@ from analysis.report.where_time_goes import (
     traced_table,
 )
 from analysis.stats.comparisons import Comparison, comparisons, pairs_of
-from analysis.stats.decision import Decision
+from analysis.stats.decision import Decision, Outcome
 from analysis.stats.points import (
     BASES,
     PlacementPoint,
@@ -277,10 +277,15 @@ def side_rows(case: Case) -> pd.DataFrame:
     """A row for each two sides, or settings of one side alone, and why they are compared.
 
     Sentences tell of these; each two settings stand here once for what they have equally much of.
+    So do settings of sides whose difference is explained, where no other table has them.
     """
     sides: dict[tuple[object, ...], Comparison] = {}
-    for row in comparisons(case).rows:
-        if row.kind not in _OF_OTHER_TABLES:
+    rows = comparisons(case).rows
+    known = {frozenset(row.points) for row in rows if row.kind is not Kind.MET}
+    for row in rows:
+        is_new = row.kind is Kind.MET and frozenset(row.points) not in known
+        is_explained = is_new and row.outcome in (Outcome.FASTER, Outcome.SLOWER)
+        if row.kind not in _OF_OTHER_TABLES or is_explained:
             sides.setdefault((frozenset(row.points), row.basis), row)
     return _rows([row.better_first() for row in sides.values()], _SIDES)
 

@@ -108,6 +108,18 @@ def _check_figure(case: Case) -> None:
     assert sorted(filled) == sorted(wanted)
 
 
+def test_every_difference_that_is_explained_stands_in_a_table_of_comparisons() -> None:
+    """Of sides that meet, also one of settings that no sentence tells of."""
+    slow, fast = (with_wire(make_experiment(AllReduce, 2), Wire(in_flight=n)) for n in (1, 2))
+    asynchronous = runs(make_experiment(AsynchronousServers, 2), times(1.0))
+    case = case_of(runs(slow, times(2.0)), runs(fast, times(3.0)), asynchronous)
+    told = side_rows(case)
+    pairs = [{*pair} for pair in zip(told["first"], told["second"], strict=True)]
+    own, *others = (point.setting.label for point in case.points)
+    assert own == "ps_async, round_robin"
+    assert all({own, other} in pairs for other in others)
+
+
 def test_captions_leave_outcomes_to_tables() -> None:
     """They are the same for all cases, so they could only be wrong."""
     said_of_any = [Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL, Outcome.NO_VERDICT]
