@@ -38,7 +38,7 @@ def fake_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_SRUN", str(tmp_path))
-    monkeypatch.setattr(client_module, "SILENT_S", 0.3)
+    monkeypatch.setattr(client_module, "SILENT_S", 1.5)  # a well server answers in time
     monkeypatch.setattr(step_servers, "STEP_END_S", 0.5)
 
 
