@@ -58,8 +58,8 @@ OK, SOME_FAILED = 0, 1
 _GARBAGE = 50_000
 
 _NO_RESULT = (
-    "these launches chose a setting, a rate of links or a window, or compared weights, so their "
-    "rates are no results."
+    "these launches chose a setting, a rate of links or a window, compared weights, or told what "
+    "the suite costs, so their rates are no results."
 )
 
 

@@ -171,7 +171,8 @@ class Point:
     @property
     def lost_repetitions(self) -> int:
         """Repetitions that no attempt completed."""
-        return len(set(self.attempts["repetition"]) - set(self.launches["repetition"]))
+        completed = self.attempts["status"] == Status.OK
+        return len({*self.attempts["repetition"]} - {*self.attempts["repetition"][completed]})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

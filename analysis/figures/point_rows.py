@@ -8,6 +8,7 @@ than lines through them.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,9 @@ _ROW_HEIGHT, _AROUND = 0.19, 1.5
 
 #: Between two settings, in rows.
 _BETWEEN = 0.5
+
+#: Characters of a line of a name.
+_LONG_NAME = 44
 
 
 def draw_rows(
@@ -123,10 +127,18 @@ def name_rows(axes: Axes, names: Sequence[str], heights: Sequence[float] = ()) -
         heights: of the rows; a distance of 1 between them where none are given.
     """
     heights = heights or range(len(names))
-    axes.set_yticks(heights, names)
+    axes.set_yticks(heights, [_in_lines(name) for name in names])
+    for label, name in zip(axes.get_yticklabels(), names, strict=True):
+        if label.get_text() != name:  # smaller, as rows stay as high
+            label.set(fontsize=6, linespacing=0.9)
     axes.set_ylim(heights[-1] + 0.55, -0.6)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
+
+
+def _in_lines(name: str) -> str:
+    """A long name takes more lines, so that values have room."""
+    return "\n".join(textwrap.fill(line, _LONG_NAME) for line in name.splitlines())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

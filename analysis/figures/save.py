@@ -41,8 +41,8 @@ _LAUNCHES = (
 )
 _COUNTS = "Numbers such as 2/3: launches that are ok, of those planned."
 _COUNTS_BESIDE_LINES = (
-    "Points side by side are of one number of workers. Numbers such as 2/3, where an attempt was "
-    "not ok: launches that are ok, of those planned."
+    "Points side by side are of one number of workers. Numbers such as 2/3: launches that are ok, "
+    "of those planned; beside lines only where an attempt was not ok."
 )
 _STARS = (
     " A star says that the processors may have been the limit, of the point or of its base: such "
@@ -204,7 +204,8 @@ KINDS = (
     FigureKind(
         name="ladder",
         title="From TensorFlow as it ships to the suite's defaults",
-        caption="Each rung changes one thing of the rung above it. Beside it is the ratio of both "
+        caption="Each rung adds one change to the rung above it; the suite's step also takes a "
+        "thread less, where a worker has several cores. Beside a rung is the ratio of both "
         "rates, by launches of the same turn where both have it, with an interval that is "
         "corrected for the number of comparisons (Holm). Where a model has no batch norm, there "
         f"is no rung for its statistics. {_LAUNCHES} Hollow markers: whether the rung brings "

@@ -71,8 +71,8 @@ _EMULATED_HOSTS = (
     "processors."
 )
 _EMULATED_COMPUTE = (
-    "Compute is emulated: forward and backward passes take a stated time and use no processor, so "
-    "{unit}/s are those of no real accelerator."
+    "Compute is emulated: forward and backward passes take at least a stated time and use no "
+    "processor, so {unit}/s are those of no real accelerator."
 )
 #: A smaller drift is not told in figures.
 _LEAST_DRIFT = 0.001

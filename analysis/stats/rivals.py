@@ -55,7 +55,7 @@ class Kind(StrEnum):
     DEFAULT = "of one side alone, a setting and its default"
     PAIR = "two synchronous settings"
     CHANGED = "a setting and the one that it is changed from"
-    MET = "two settings of sides that meet"
+    MET = "two settings of compared sides"
     ASYNCHRONOUS_PAIR = "of one side alone, two asynchronous settings"
     WORKERS = "the sides of the main comparison at equal workers"
     COST = "the sides of the main comparison at equal or nearest cost"

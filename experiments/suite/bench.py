@@ -34,6 +34,7 @@ from ps_allreduce.point.measurement import FixedWarmup, Measurement, RecordingCo
 from ps_allreduce.point.models.trained import SMALL_CNN
 from ps_allreduce.point.strategies import AllReduce, Single, SynchronousServers
 from ps_allreduce.point.strategies.stated import StrategySettings
+from ps_allreduce.record.choices import BENCH
 from ps_allreduce.record.files import write_json
 from ps_allreduce.record.records import RunRecord, Status
 from ps_allreduce.serialization import to_json
@@ -82,7 +83,7 @@ def bench_sweeps(launcher: LauncherSettings) -> Iterator[StudyRequest]:
     """What a launcher is asked for, one sweep after the other."""
     for name, profile in _profiles(launcher):
         yield StudyRequest(
-            name=f"bench/{name}",
+            name=f"{BENCH}/{name}",
             study=replace(STUDIES[name], looks_first=False),
             launcher=launcher,
             sweep=SweepRequest(profile=profile, workers=(2,), cores_per_worker=1),
@@ -142,7 +143,7 @@ def summarise_bench(results: Path) -> list[str]:
     Raises:
         UserError: there is no sweep of a bench, or the file cannot be written.
     """
-    folder = results / "bench"
+    folder = results / BENCH
     sweeps = {name: folder / name for name in _PARTS if (folder / name / "runs").is_dir()}
     if not sweeps:
         raise UserError(f"{folder} holds no sweep of a bench: run make bench first.")

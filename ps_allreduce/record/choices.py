@@ -26,8 +26,11 @@ BEFOREHAND = (FIRST_LOOK, PILOT)
 #: The name of the sweep whose launches compare weights.
 GATE = "gate"
 
+#: The first part of names of sweeps that tell what the suite itself costs.
+BENCH = "bench"
+
 #: Sweeps whose rates are no results.
-NO_RESULTS = (*CHOOSING, GATE)
+NO_RESULTS = (*CHOOSING, GATE, BENCH)
 
 
 class ExchangeMode(StrEnum):

@@ -31,7 +31,7 @@ from ps_allreduce.point.strategies import (
 from ps_allreduce.point.strategies.stated import Embeddings, StrategySettings
 from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Workload
-from ps_allreduce.record.records import Phases, RunRecord, Status
+from ps_allreduce.record.records import Phases, RecordingTimes, RunRecord, Status
 from ps_allreduce.serialization import from_json
 from tests.analysis.builders import case_of, cases_of, changed, run, runs, table_of
 from tests.fakes import make_experiment
@@ -45,10 +45,12 @@ TOWERS = Workload(model=RecommenderModel(), optimizer=Adagrad())
 
 def test_the_ok_attempt_of_a_repetition_counts() -> None:
     own = make_experiment(Single)
+    times = RecordingTimes(recorded_s=(1.0, 2.0), bare_s=(1.0, 1.0), steps_per_stretch=7)
     records = [
         run(own, None, 0, attempt=1),
         run(own, 90.0, 0, attempt=2),
         run(own, None, 1, attempt=1, status=Status.TIMED_OUT),
+        run(own, None, 2, status=Status.OK, reason="", recording=times),  # it has no rate
     ]
     (point,) = case_of(records).points
     assert point.rates.to_dict() == {0: 90.0}

@@ -32,7 +32,7 @@ from analysis.figures.contenders import contenders_data, pair_axis, plot_contend
 from analysis.figures.curves import label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
-from analysis.figures.point_rows import draw_rows
+from analysis.figures.point_rows import draw_rows, name_rows
 from analysis.figures.race import plot_foretold, plot_race
 from analysis.figures.save import KINDS, save_figures
 from analysis.figures.style import (
@@ -509,6 +509,19 @@ def test_breakdown_has_a_bar_per_point_with_launches() -> None:
     ]
     labels = set(legend(figure))
     assert {"compute alone", "input", "exchange and update", "update", "dispatch"} <= labels
+
+
+def test_a_long_name_of_a_row_takes_two_lines_and_leaves_room_for_values() -> None:
+    figure, (axes,) = new_figure(1, 1, 2.0)
+    long = "all-reduce, distributed evaluation, evaluation batches 32 (default)"
+    name_rows(axes, ["single", long])
+    own, other = drawn(figure).axes[0].get_yticklabels()
+    assert own.get_text() == "single"
+    assert other.get_text().split("\n") == [
+        "all-reduce, distributed evaluation,",
+        "evaluation batches 32 (default)",
+    ]
+    assert float(other.get_fontsize()) < float(own.get_fontsize())
 
 
 def test_nothing_measured_draws_nothing() -> None:

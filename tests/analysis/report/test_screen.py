@@ -265,7 +265,7 @@ def test_what_chose_beforehand_is_no_second_sweep_of_a_folder(tmp_path: Path) ->
     assert "B: " in invoke("compare-results", a, str(both))
 
 
-@pytest.mark.parametrize("sweep", ["tune", "gate"])
+@pytest.mark.parametrize("sweep", ["tune", "gate", "bench/recording"])
 def test_launches_that_chose_or_compared_weights_are_no_results(
     sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
