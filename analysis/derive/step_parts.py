@@ -43,7 +43,8 @@ from ps_allreduce.record.step_table import (
 )
 from ps_allreduce.serialization import Columns
 
-Rows = np.ndarray[tuple[int], np.dtype[np.bool_]]
+#: Which steps: one truth for each row.
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 #: The parts that add up to a step.
 PARTS = ("dispatch_s", "input_s", "compute_s", "waiting_s", "exchange_s")
@@ -77,7 +78,7 @@ class StepParts:
     waiting_s: Floats
     exchange_s: Floats
     stated_s: Floats
-    last: Rows
+    last: Mask
 
     def by_worker(self) -> pd.DataFrame:
         """Mean seconds of every worker's steps, by worker."""
@@ -90,7 +91,7 @@ class StepParts:
         values, workers = getattr(self, name), np.unique(self.worker)
         return np.array([self.mean(values, self.worker == each) for each in workers])
 
-    def mean(self, values: Floats, rows: Rows | None = None) -> float:
+    def mean(self, values: Floats, rows: Mask | None = None) -> float:
         """Mean of a value of each step, of all steps or those of some rows."""
         chosen = slice(None) if rows is None else rows
         return float(np.average(values[chosen], weights=self.inside[chosen]))
