@@ -160,7 +160,7 @@ def _uneven(*points: Point) -> Iterator[Doubt]:
         share = max(float(point.known("largest_share").max()) for point in uneven)
         yield Doubt(
             reason=f"one worker made up to {share:.0%} of the steps of {_names(uneven)}, so rates "
-            "tell how fast that one is"
+            "depend on that one"
         )
 
 

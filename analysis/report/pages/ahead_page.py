@@ -34,7 +34,7 @@ from analysis.predict.calibration_file import NAME, CalibrationFile, save_calibr
 from analysis.predict.predictions import FURTHEST, Teller
 from analysis.predict.sliders import Sliders, efficiencies, fastest, servers_needed, sliders
 from analysis.report.pages.page_parts import Page, PagePart
-from analysis.wording import rate_text
+from analysis.wording import rate_text, workers_text
 from ps_allreduce.errors import UserError
 
 #: The sweep that is made for this.
@@ -102,9 +102,9 @@ def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
     yield DrawnFigure(
         name="efficiency-ahead",
         title="Efficiency",
-        caption=f"Rate over that of as many workers that send nothing, links of {at}. Bands: 90 %. "
-        f"Thin lines: what is possible at most; beyond {FURTHEST} times the workers that were "
-        "measured only that is said.",
+        caption=f"Rate over workers times the rate of one that sends nothing, links of {at}. "
+        f"Bands: 90 %. Thin lines: what is possible at most; beyond {FURTHEST} times the workers "
+        "that were measured only that is said.",
         figure=_plot_efficiencies(shares),
         data=shares,
     )
@@ -112,16 +112,17 @@ def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
 
 def _sentences(shown: Sliders) -> list[str]:
     told = [
-        "These are predictions from this sweep, each with its 90 % interval; make predict and make "
-        "check-predictions hold such ones against launches.",
-        f"One worker on each host, servers beside workers; measured with up to {shown.calibrated}. "
+        "These are predictions from this sweep, each with its 90 % interval. make predict writes "
+        "such ones down, and make check-predictions holds them against launches.",
+        f"One worker on each host, servers beside workers; measured with up to "
+        f"{workers_text(shown.calibrated)}. "
         f"{NAME} holds what was learned: make advise RESULTS={NAME} HOSTS=16 answers from "
         "it elsewhere.",
     ]
     if any(each.form.shares_cores for each in shown.settings):
         told.append(
             "These hosts are emulated on one machine and share its processors, also with more of "
-            "them: where computation limits, hosts of your own would do better."
+            "them: where computation limits, hosts of your own may do better."
         )
     unknown: dict[str, list[str]] = {}
     for each in shown.settings:
@@ -132,7 +133,7 @@ def _sentences(shown: Sliders) -> list[str]:
             text if len(names) == len(shown.settings) else f"of {' and '.join(names)}, {text}"
             for text, names in unknown.items()
         )
-        told.append(f"Not known, which widens intervals: {named}.")
+        told.append(f"Not known: {named}.")
     return told
 
 

@@ -7,6 +7,7 @@ spelled, the faster setting first.  What else stands on them is decided where it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 import pandas as pd
 
@@ -20,7 +21,7 @@ from analysis.report.explanation import (
 from analysis.report.meetings import each_text, scaling_lines_of
 from analysis.report.network_items import LOOKED_UP_NOTE, looked_up_rows
 from analysis.report.pages.page_parts import CaseReport, PagePart
-from analysis.report.table import on_several_hosts, pairs_lines, report_table
+from analysis.report.table import heading_of, on_several_hosts, pairs_lines, report_table
 from analysis.report.what_was_run import what_was_run
 from analysis.report.where_time_goes import (
     PARTS_NOTE,
@@ -47,6 +48,7 @@ from analysis.stats.statistics import CONFIDENCE, estimate
 from analysis.wording import (
     NONE,
     TextTable,
+    capital,
     factor_text,
     number,
     outcome_text,
@@ -58,12 +60,7 @@ from analysis.wording import (
 from ps_allreduce.record.choices import exchange_sentence
 
 #: Stands below a table of pairs, after what its ratio is of.
-CORRECTED = (
-    "Interval and p are corrected for the number of comparisons (Holm 1979), of planned ones for "
-    "the number of their own kind. Where a side of a planned comparison has several settings, "
-    "interval and p allow for the choice of the side's best setting. p is of no difference, not of "
-    "equality."
-)
+CORRECTED = "Method tells how interval and p are corrected."
 
 _COMPARED = {"workers": "workers", "ratio": f"ratio [{CONFIDENCE * 100:.0f} %]"}
 
@@ -82,8 +79,8 @@ def _results(report: CaseReport) -> PagePart:
     changed = TextTable(
         rows=changed_rows(case),
         title="Changed settings",
-        caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s "
-        f"with its interval. {CORRECTED}",
+        caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s. "
+        f"{CORRECTED}",
     )
     return PagePart(
         tables=[TextTable(rows=report_table(case, "results")), changed],
@@ -96,7 +93,7 @@ def _comparisons(report: CaseReport) -> PagePart:
     sides, pairs = side_rows(case), pair_rows(case)
     apart = pair_rows(case, same_transport=False)
     left_out = "Settings that pairs leave out are in the table of changed settings."
-    caption = f"Ratio of {case.unit}/s, first over second, with its interval. {CORRECTED}"
+    caption = f"Ratio of {case.unit}/s, first over second. {CORRECTED}"
     return PagePart(
         sentences=report.verdict.details,
         tables=[
@@ -117,12 +114,12 @@ def _comparisons(report: CaseReport) -> PagePart:
                 folded=f"Pairs with different transports or formats of gradients ({len(apart)})",
             ),
         ],
-        notes=[left_out] if without_changed(case) is not case else [],
+        notes=[left_out] * (without_changed(case) is not case and len(pairs) + len(apart) > 0),
     )
 
 
 def _scaling(report: CaseReport) -> PagePart:
-    if point_table(report.case)[[f"base_{base}" for base in BASES]].isna().all(axis=None):
+    if not _has_speedups(report.case):
         bases = f"{base_text(report.case)} or one worker of the same setting"
         return PagePart(
             sentences=[f"No speed-ups: they need a launch of a base that ended well, {bases}."]
@@ -143,12 +140,11 @@ def _placement(report: CaseReport) -> PagePart:
     ]
     rows = pd.DataFrame([_placement_row(each, report.case.unit) for each in placed])
     return PagePart(
-        sentences=astray or ["No variable was elsewhere than planned."] * bool(placed),
+        sentences=astray,
         tables=[
             TextTable(
                 rows=rows,
-                caption="Trainable bytes per parameter server. Hottest over mean: 1.00 is "
-                "balanced.",
+                caption="Trainable bytes per parameter server.",
                 wraps={"planned bytes": "bytes", "read back": "bytes"},
             ),
             TextTable(
@@ -162,7 +158,7 @@ def _placement(report: CaseReport) -> PagePart:
 
 def _breakdown(report: CaseReport) -> PagePart:
     case = report.case
-    tasks = tasks_table(case)
+    tasks, steps = tasks_table(case), report_table(case, "steps")
     return PagePart(
         tables=[
             TextTable(rows=parts_table(case), caption=PARTS_NOTE),
@@ -173,12 +169,9 @@ def _breakdown(report: CaseReport) -> PagePart:
                 folded=f"Every task ({len(tasks)})",
             ),
             TextTable(
-                rows=report_table(case, "steps"),
+                rows=steps,
                 title="Steps",
-                caption="Means over steps, workers and launches: compute, exposed communication "
-                "and input wait add up to the step. Exposed communication is the rest of a step, "
-                "so waiting for others, updates and dispatch are in it. Where nothing is sent, "
-                "that rest is left out, and the others add up to less.",
+                caption=_EXPOSED * ("exposed communication ms" in steps),
                 wraps={"steps of launches": "long"},
             ),
             TextTable(
@@ -190,9 +183,17 @@ def _breakdown(report: CaseReport) -> PagePart:
     )
 
 
+#: Of the table of steps.
+_EXPOSED = (
+    "Exposed communication: a step without compute and input wait, so waiting for others, updates "
+    "and dispatch are in it. It is left out where nothing is sent."
+)
+
+
 def _bounds_lines(case: Case) -> Iterator[str]:
     """What a bound may seem to contradict."""
-    if any(point.setting.traits.deals_steps for point in case.points):
+    bounded = point_table(case)["fraction"].notna()
+    if any(p.experiment.strategy.steps_may_differ for p in compress(case.points, bounded)):
         yield _UNEQUAL_SHARES
     if left_out := left_out_text(case):
         yield left_out
@@ -335,29 +336,51 @@ def _p_text(decision: Decision) -> str:
 
 def legend(case: Case) -> str:
     """What the columns of the table of results mean, for below it."""
-    lines = [
-        "ok/planned: launches that are ok, of those planned, and what became of other attempts."
-    ]
+    others = ", and what became of other attempts" * any(len(p.unusable) for p in case.points)
+    lines = [f"ok/planned: launches that are ok, of those planned{others}."]
     if len(case.launches):
         shares = [name for name in map(str, report_table(case, "results")) if "/s per " in name]
         named = " and ".join(name.partition(" ")[2] for name in shares)
         divided = f"; {named}: the same mean, divided by their number"
         lines.insert(
             0,
-            f"{case.unit}/s: geometric mean over n launches with its 95 % interval (from three "
-            f"launches on){divided * bool(shares)}.",
+            f"{case.unit}/s: geometric mean with its 95 % interval (from three launches on)"
+            f"{divided * bool(shares)}.",
         )
     if case.tokens_per_example is not None:
         lines.append(f"tokens/s: the mean, times {case.tokens_per_example} tokens of an example.")
     if on_several_hosts(case):
-        lines.append("hosts: all that a point used, those of servers included.")
-    lines += _mark_lines(case)
+        lines.append("hosts: those of servers included.")
+    if _is_marked(case):
+        lines.append(f"{MARK} processors may have been the limit: see the warnings.")
     return " ".join(lines)
 
 
 def scaling_lines(case: Case) -> list[str]:
-    """What speed-ups and efficiencies rest on, and why some are not claimed."""
-    return [*scaling_lines_of(case), *pairs_lines(case, BASES), *_mark_lines(case)]
+    """What speed-ups and efficiencies rest on, and what a star says."""
+    marked = f"{MARK} processors may have been the limit, of the point or of its base."
+    return [*scaling_lines_of(case), *pairs_lines(case, BASES), *[marked] * _is_marked(case)]
+
+
+def speedup_lines(case: Case) -> list[str]:
+    """What the columns of the table of scaling mean; empty where there is none."""
+    if not _has_speedups(case):
+        return []
+    single = "a single worker, with as many threads where that was measured"
+    if case.shares_cores:
+        single = "as many workers that do not communicate, times their number"
+    shown = report_table(case, "scaling")
+    told = [
+        f"{capital(heading)}: the rate over that of {base}."
+        for name, base in zip(BASES, (single, "one worker of the same setting"), strict=True)
+        if (heading := heading_of(case, f"speedup_{name}")) in shown
+    ]
+    return [" ".join([*told, "Efficiency: speed-up over workers."])]
+
+
+def _has_speedups(case: Case) -> bool:
+    """Some base was measured."""
+    return bool(point_table(case)[[f"base_{base}" for base in BASES]].notna().any(axis=None))
 
 
 def unclaimed_lines(case: Case) -> list[str]:
@@ -375,20 +398,12 @@ def unclaimed_lines(case: Case) -> list[str]:
         "processors may have been the limit, of the point or of its base": not uneven.all(),
         "one worker made far more steps than others": uneven.any(),
     }
-    why = "; ".join(reason for reason, holds in reasons.items() if holds)
-    return [
-        f"Efficiency (base: {base_text(case)}) is not claimed{whose} since {why}. So no figure "
-        "shows it."
-    ]
+    why = ", or ".join(reason for reason, holds in reasons.items() if holds)
+    return [f"Efficiency (base: {base_text(case)}) is not claimed{whose} since {why}."]
 
 
-def _mark_lines(case: Case) -> list[str]:
-    if MARK not in "".join(point_table(case)["marks"]):
-        return []
-    return [
-        f"{MARK} processors may have been the limit of this rate or speed-up, so no efficiency is "
-        "claimed: see the warnings."
-    ]
+def _is_marked(case: Case) -> bool:
+    return MARK in "".join(point_table(case)["marks"])
 
 
 #: Of every case: the anchor and the title of a page, and what it says.

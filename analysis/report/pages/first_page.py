@@ -38,6 +38,9 @@ from ps_allreduce.record.records import Status
 #: So many records are named.
 _MOST_NAMED = 4
 
+#: The warnings of a case count such runs.
+_BUSY = "this machine's processors were "
+
 #: No part of a name, such as `worker:3` or `n12`.
 _FIGURE = r"(?<![\w:.])\d+(?:\.\d+)?"
 
@@ -172,9 +175,9 @@ def _chosen_lines(results: SweepResults) -> Iterator[str]:
         batch = results.files.definition.batches.get(model)
         also = f" and a batch of {batch} per worker" if batch else ""
         yield (
-            f"The rate of the emulated links was not given. A first look chose "
-            f"{rate_text(bits_per_s)}{also} for {model}, so that links matter and processors have "
-            f"time to spare. At another rate{' or batch' * bool(batch)}, ratios may differ."
+            f"The rate of the emulated links was not given: a first look chose "
+            f"{rate_text(bits_per_s)}{also} for {model}. At another rate"
+            f"{' or batch' * bool(batch)}, ratios may differ."
         )
 
 
@@ -186,7 +189,12 @@ def _run_lines(results: SweepResults) -> list[str]:
     """Doubts of the runs with their number, and what is missing on disk."""
     table = results.block.table
     in_order = [results.files.records[path] for path in table.index]
-    titles = [(line, record.experiment.title) for record in in_order for line in record.warnings]
+    titles = [
+        (line, record.experiment.title)
+        for record in in_order
+        for line in record.warnings
+        if not line.startswith(_BUSY)
+    ]
     lines = _counted(titles)
     missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]
     if len(missing):
@@ -216,6 +224,6 @@ def _counted(told: Iterable[tuple[str, str]]) -> list[str]:
 
 def _counted_text(lines: Sequence[str], titles: Sequence[str]) -> str:
     largest = max(lines, key=lambda line: [*map(float, re.findall(_FIGURE, line))])
-    others, points = ", the others with other figures" * (len({*lines}) > 1), {*titles}
+    others, points = "; figures of one" * (len({*lines}) > 1), {*titles}
     where = titles[0] if len(points) == 1 else f"{len(points)} points"
     return f"{capital(largest)} ({count_text(len(lines), 'run')} of {where}{others})"

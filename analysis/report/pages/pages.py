@@ -24,9 +24,10 @@ from analysis.data.columns import NO_TEXT
 from analysis.figures.save import SavedFigure
 from analysis.figures.style import IN_PAGE
 from analysis.report.network_items import host_items, network_parts
-from analysis.report.pages.case_pages import CASE_PAGES
+from analysis.report.pages.case_pages import CASE_PAGES, speedup_lines
 from analysis.report.pages.first_page import key_numbers, warnings, with_verdict
 from analysis.report.pages.page_parts import CaseReport, Page, PagePart
+from analysis.report.table import is_bounded
 from analysis.report.what_was_run import (
     block_lines,
     provenance_items,
@@ -35,6 +36,7 @@ from analysis.report.what_was_run import (
 )
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import MARGIN
+from analysis.stats.rivals import contenders
 from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.studies import SHOWN
@@ -92,9 +94,8 @@ def _failed(results: SweepResults) -> list[PagePart]:
     rows, damaged = unusable_rows(results), results.files.damaged
     wraps = {"reason": "long", "log": "path"}
     unread = [f"Could not be read: {item.path}: {item.reason}" for item in damaged]
-    if rows.empty and not unread:
-        return [PagePart(sentences=["Every attempt ended well."])]
-    return [PagePart(sentences=unread, tables=[TextTable(rows=rows, wraps=wraps)])]
+    part = PagePart(sentences=unread, tables=[TextTable(rows=rows, wraps=wraps)])
+    return [] if part.is_empty else [part]
 
 
 def _provenance(results: SweepResults) -> list[PagePart]:
@@ -167,10 +168,24 @@ def write_report(
             most_warnings=_MOST_WARNINGS,
             picture=picture,
             pages=pages,
-            units=" and ".join(dict.fromkeys(report.case.unit for report in reports)),
+            **_method([report.case for report in reports], study),
         )
     )
     _replace(path, text, [*drawn, *_figures_of(ahead)])
+
+
+def _method(cases: Sequence[Case], study: Page | None) -> Mapping[str, object]:
+    """What of the method the pages rest on."""
+    rows = [row for case in cases for row in comparisons(case).rows]
+    return {
+        "units": " and ".join(dict.fromkeys(case.unit for case in cases)),
+        "kinds": {row.kind.name for row in rows},
+        "chosen": any(side.kind and len(side.points) > 1 for row in rows for side in row.sides),
+        "early": any(row.level for row in rows),
+        "leads": study is None and any(any(contenders(case)) for case in cases),
+        "speedups": dict.fromkeys(line for case in cases for line in speedup_lines(case)),
+        "bounded": any(map(is_bounded, cases)),
+    }
 
 
 def _figures_of(page: Page | None) -> list[SavedFigure]:

@@ -12,6 +12,7 @@ from analysis.data.cases import Case
 from analysis.figures.against_workers import plot_throughput
 from analysis.figures.marks import marks_of
 from analysis.planning.choice import choose
+from analysis.report.pages.case_pages import speedup_lines
 from analysis.report.table import report_table, short_legend
 from analysis.report.verdict import verdict
 from analysis.stats.points import point_table
@@ -93,6 +94,10 @@ def test_no_efficiency_is_claimed_where_the_processors_may_have_been_the_limit_o
 def test_tables_and_figures_name_the_base() -> None:
     case = case_of(records())
     assert "efficiency on no_communication" in report_table(case, "scaling").columns
+    assert speedup_lines(case)[0].startswith(
+        "Speed-up on no_communication: the rate over that of as many workers that do not "
+        "communicate, times their number."
+    )
     # Cores that several workers share belong to none of them.
     per_core = column(case, "per_worker_core")
     assert math.isnan(float(str(per_core["allreduce", 4])))

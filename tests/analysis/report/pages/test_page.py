@@ -11,12 +11,14 @@ from rich.console import Console
 
 from analysis.__main__ import main
 from analysis.report.circumstances import above_one_lines
-from analysis.report.pages.case_pages import scaling_lines
+from analysis.report.pages.case_pages import legend, scaling_lines
 from analysis.report.pages.first_page import key_numbers
 from analysis.report.table import render_table, report_table, short_legend, text_table
 from analysis.report.verdict import verdict
 from ps_allreduce.point.models.trained import ImageModel
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.placement import Policy
+from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -46,6 +48,7 @@ from tests.analysis.builders import (
     runs,
     save,
     save_all,
+    tasks_on,
     times,
 )
 from tests.fakes import make_experiment, make_host
@@ -173,6 +176,18 @@ def test_bounds_tell_which_slow_link_is_not_in_them(tmp_path: Path) -> None:
     own |= {"gradient_bytes": 25, "links": (replace(first, bits_per_s=300.0), *others)}
     text = reported(tmp_path, runs(make_experiment(AllReduce, 3), RATES, **own))
     assert "Bounds are without n0 to n1, slower than other links of the same hosts." in text
+
+
+@pytest.mark.parametrize(("staleness", "told"), [(None, True), (4, False)])
+def test_the_best_division_of_steps_is_told_of_where_steps_may_differ(
+    staleness: int | None, told: bool, tmp_path: Path
+) -> None:
+    own = make_experiment(AsynchronousServers, 2, staleness=staleness)
+    places = {f"{kind}:{number}": f"n{number}" for kind in ("worker", "ps") for number in (0, 1)}
+    where = on_own_hosts(2, 1e5) | {"tasks": tasks_on(places)}
+    page = reported(tmp_path, runs(own, RATES, **where))
+    assert "Bounds by the links" in page
+    assert ("divided so that it is the least" in page) is told
 
 
 @pytest.mark.parametrize(
@@ -348,6 +363,49 @@ def test_of_warnings_with_other_figures_the_largest_is_told(tmp_path: Path) -> N
     told = [f"worker:{worker} took {ms} ms" for worker, ms in slow]
     records = [run(own, 1.0, turn, warnings=(text,)) for turn, text in enumerate(told)]
     assert "Worker:0 took 9.2 ms (2 runs of " in reported(tmp_path / "named", records)
+
+
+def test_of_warnings_with_other_figures_several_may_have_the_same(tmp_path: Path) -> None:
+    told = [f"others took {share}% of the time of n0" for share in (42, 42, 5)]
+    own = make_experiment(Single)
+    page = reported(tmp_path, [run(own, 1.0, n, warnings=(text,)) for n, text in enumerate(told)])
+    assert "; figures of one)" in page
+    assert "the others with" not in page
+
+
+def test_busy_processors_are_told_once(tmp_path: Path) -> None:
+    own = {
+        "launcher": "emulated",
+        "network": EmulatedNetwork(num_hosts=2, bits_per_s=1e8),
+        "spread": Spread(),
+    }
+    told = ("this machine's processors were 95% busy: it may have been the limit",)
+    records = runs(make_experiment(AllReduce, 2, **own), RATES, machine_busy=0.95, warnings=told)
+    page = reported(tmp_path, records)
+    assert "In 3 of 3 runs, processors were 90% busy or more" in page
+    assert "s processors were 95% busy: it may" not in page
+
+
+def test_the_method_is_that_of_what_the_pages_show(tmp_path: Path) -> None:
+    def method(name: str, *groups: list[RunRecord]) -> str:
+        return reported(tmp_path / name, *groups).partition('<section id="method"')[2]
+
+    alone = method("alone", runs(make_experiment(Single), RATES))
+    assert "Speed-up on single: the rate over that of a single worker" in alone
+    assert not [word for word in ("Berger", "Holm", "Bound of", "One rule") if word in alone]
+    main = method("main", compare_sweep())
+    assert "The main comparison is planned" in main
+    assert "no rival" not in main, "each side has one setting"
+    where = on_own_hosts(3, bits_per_s=800.0) | {"gradient_bytes": 25}
+    assert "Bound of a step" in method("links", runs(make_experiment(AllReduce, 3), RATES, **where))
+
+
+def test_keys_are_of_what_stands_above_them() -> None:
+    case = case_of(compare_sweep())
+    assert " n launches" not in legend(case), "no column is called n"
+    assert "other attempts" not in legend(case), "there are none"
+    failed = case_of(compare_sweep(), [run(make_experiment(AllReduce, 2), None, 3)])
+    assert "and what became of other attempts" in legend(failed)
 
 
 def test_a_key_figure_of_what_is_faster_lies_beyond_the_margin_as_its_sentence_does() -> None:
