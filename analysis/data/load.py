@@ -286,7 +286,7 @@ def _definition(folder: Path, damaged: list[Damage]) -> SweepDefinition:
 def _nothing_to_read(folder: Path, damaged: Sequence[Damage]) -> str:
     if not damaged:
         return f"{folder} holds no records yet: run a sweep first."
-    more = f" ({len(damaged)} records like it)" if len(damaged) > 1 else ""
+    more = f" (the first of {len(damaged)} files)" if len(damaged) > 1 else ""
     first = f"{damaged[0].path}: {damaged[0].reason}"
     return f"{folder} holds no record that can be read: {first}{more}"
 

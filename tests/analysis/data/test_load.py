@@ -185,9 +185,10 @@ def test_no_record_that_can_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     with pytest.raises(UserError, match="holds no records yet"):
         read_sweep(tmp_path)
-    for repetition in range(2):
-        edit(save(tmp_path, run(SINGLE, 100.0, repetition)), format_version=0)
-    with pytest.raises(UserError, match=r"format version 0.*Start a new RESULTS.*\(2 records"):
+    edit(save(tmp_path, run(SINGLE, 100.0)), format_version=0)
+    save(tmp_path, run(SINGLE, 100.0, 1)).write_text("{")  # for another reason
+    told = r"format version 0.*Start a new RESULTS.*\(the first of 2 files\)"
+    with pytest.raises(UserError, match=told):
         read_sweep(tmp_path)
 
 
