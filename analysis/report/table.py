@@ -65,7 +65,6 @@ _COLUMNS: Mapping[str, _Column] = {
     "jobs": _Column(heading="jobs"),
     "rate": _Column(heading="{unit}/s [95 %]", spell=number, has_interval=True, marks="marks"),
     "tokens": _Column(heading="tokens/s", spell=number),
-    "launches": _Column(heading="n", spell=_whole),
     "per_worker_core": _Column(heading="{unit}/s per worker core", spell=number),
     "per_total_core": _Column(heading="{unit}/s per core of all tasks", spell=number),
     "per_host": _Column(heading="{unit}/s per host", spell=number),
@@ -105,6 +104,7 @@ _COLUMNS: Mapping[str, _Column] = {
     "bound_s": _Column(heading="bound of the step ms", spell=ms_text),
     "bound_step_s": _Column(heading="step reached ms", spell=ms_text),
     "fraction": _Column(heading="fraction of the bound [95 %]", spell=ratio, has_interval=True),
+    "bounded": _Column(heading="n", spell=_whole),
     "of_bound": _Column(
         heading="bound",
         spell=ratio,
@@ -134,7 +134,7 @@ _IN_REPORT: Mapping[str, tuple[str, ...]] = {
         *(*POINT, "step_mean_s", "compute_s", "communication_s", "input_wait_s"),
         *("step_time_p50_s", "step_time_p95_s", "steadiness"),
     ),
-    "bounds": (*(*POINT, "network_s", "bound_s", "bound_step_s", "fraction", "launches"),),
+    "bounds": (*(*POINT, "network_s", "bound_s", "bound_step_s", "fraction", "bounded"),),
 }
 
 #: Columns of the narrowest screen, or of a log: what does not fit is in the report.

@@ -271,22 +271,17 @@ def provenance_items(block: Block) -> Items:
 
 
 def block_lines(results: SweepResults) -> list[str]:
-    """Runs that are left out, and what sets them apart from those that are analysed."""
-    if not results.older_blocks:
-        return [
-            "None: all records that were read are of one machine, one software and one measured "
-            "program."
-        ]
+    """Runs that are left out, and what sets them apart from those that are analysed; else empty."""
     lines = [
         f"{block.fingerprint}: {count_text(len(block.table), 'run')}, the last begun "
         f"{moment_text(block.table['started_at'].max())}; {'; '.join(block.differences)}."
         for block in results.older_blocks
     ]
-    return [
+    told = (
         "Runs of another machine, software or measured program are never pooled; the newest block "
-        "is analysed. All blocks are in summary.csv.",
-        *lines,
-    ]
+        "is analysed. All blocks are in summary.csv."
+    )
+    return [told, *lines] if lines else []
 
 
 def unusable_rows(results: SweepResults) -> pd.DataFrame:

@@ -74,7 +74,8 @@ def point_table(case: Case, metric: Metric = RATE) -> pd.DataFrame:
         step_time_p50_s, step_time_p95_s, compute_s, communication_s, input_wait_s: of a worker's
             step, means.
         network_s, bound_s, bound_step_s: time of the busiest link, least time of a step, and time
-            that was reached, of the launches with a bound; fraction: bound over step.
+            that was reached, of the launches with a bound; fraction: bound over step; bounded: how
+            many launches that is of.
     """
     table = pd.DataFrame([_row(case, point, metric) for point in case.points])
     table = table.astype(dict.fromkeys(table.columns.difference(_TEXT), float))
@@ -183,9 +184,10 @@ def _bounds(point: Point) -> Numbers:
     """How near launches came to their bound, and the rate at the bound."""
     fractions, bounds = point.known("fraction_of_bound"), point.known("bound_s")
     if fractions.empty:
-        return {**_with_interval("fraction", None), "rate_bound": None}
+        return {**_with_interval("fraction", None), "rate_bound": None, "bounded": 0}
     rate = estimate(point.experiment.global_batch / bounds).mean
-    return {**_with_interval("fraction", estimate(fractions)), "rate_bound": rate}
+    ends = _with_interval("fraction", estimate(fractions))
+    return {**ends, "rate_bound": rate, "bounded": len(fractions)}
 
 
 def _against(case: Case, point: Point, base: str, metric: Metric) -> Numbers:

@@ -79,8 +79,8 @@ def _results(report: CaseReport) -> PagePart:
     changed = TextTable(
         rows=changed_rows(case),
         title="Changed settings",
-        caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s. "
-        f"{CORRECTED}",
+        caption=f"Each setting against the one that it is changed from: ratio of {case.unit}/s "
+        f"over n launches. {CORRECTED}",
     )
     return PagePart(
         tables=[TextTable(rows=report_table(case, "results")), changed],
@@ -164,8 +164,8 @@ def _breakdown(report: CaseReport) -> PagePart:
             TextTable(rows=parts_table(case), caption=PARTS_NOTE),
             TextTable(
                 rows=tasks,
-                caption="Means over launches; parts of a worker's mean step, trainable bytes of a "
-                "server, processor time in a step of all workers.",
+                caption="Means over launches."
+                + " MB: trainable bytes of a server." * bool(placement_points(case)),
                 folded=f"Every task ({len(tasks)})",
             ),
             TextTable(
@@ -215,7 +215,7 @@ def _explanation(report: CaseReport) -> PagePart:
             TextTable(
                 rows=causes,
                 caption=EXPLANATION_NOTE,
-                folded=f"Parts of all differences ({len(causes)})",
+                folded=f"Parts of differences ({len(causes)})",
             ),
             TextTable(
                 rows=meanings_table(case), folded="What the parts mean", wraps={"is": "long"}
@@ -341,7 +341,7 @@ def legend(case: Case) -> str:
     if len(case.launches):
         shares = [name for name in map(str, report_table(case, "results")) if "/s per " in name]
         named = " and ".join(name.partition(" ")[2] for name in shares)
-        divided = f"; {named}: the same mean, divided by their number"
+        divided = f"; {named}: divided by their number"
         lines.insert(
             0,
             f"{case.unit}/s: geometric mean with its 95 % interval (from three launches on)"

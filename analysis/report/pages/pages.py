@@ -99,11 +99,12 @@ def _failed(results: SweepResults) -> list[PagePart]:
 
 
 def _provenance(results: SweepResults) -> list[PagePart]:
-    return [
+    parts = [
         PagePart(heading="To repeat it", code=repeat_lines(results)),
         PagePart(heading="Machine and software", items=provenance_items(results.block)),
         PagePart(heading="Blocks left out", sentences=block_lines(results)),
     ]
+    return [part for part in parts if not part.is_empty]
 
 
 #: Of the whole sweep.
@@ -242,11 +243,11 @@ def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
 
 
 def _without(page: Page | None, picture: SavedFigure | None) -> list[Page]:
-    """The page, if there is one, without the picture of the first page."""
+    """The page, if there is one, without what the first page says and shows."""
     if page is None:
         return []
     parts = [
-        replace(part, figures=[figure for figure in part.figures if figure is not picture])
+        replace(part, sentences=(), figures=[each for each in part.figures if each is not picture])
         for part in page.parts
     ]
     return [replace(page, parts=parts)]

@@ -420,6 +420,7 @@ def test_the_report_answers_the_question_of_the_study(tmp_path: Path) -> None:
     answer = "Efficiency with 4 workers: here, round robin 0.50 ["
     assert answer in told
     assert f"<strong>{answer}" in page
+    assert page.count(answer) == 1
     assert "No verdict" not in told + page
     # The table beside the published numbers stands on the screen as well.
     assert "There is the original, here this sweep." in told

@@ -178,6 +178,13 @@ def test_bounds_tell_which_slow_link_is_not_in_them(tmp_path: Path) -> None:
     assert "Bounds are without n0 to n1, slower than other links of the same hosts." in text
 
 
+def test_a_fraction_of_the_bound_counts_the_launches_that_have_one() -> None:
+    where = on_own_hosts(2, bits_per_s=1e5)
+    first, *others = runs(make_experiment(AllReduce, 2), RATES, **where)
+    case = case_of([replace(first, links=()), *others])
+    assert report_table(case, "bounds")["n"].tolist() == [str(len(others))]
+
+
 @pytest.mark.parametrize(("staleness", "told"), [(None, True), (4, False)])
 def test_the_best_division_of_steps_is_told_of_where_steps_may_differ(
     staleness: int | None, told: bool, tmp_path: Path
@@ -318,8 +325,8 @@ def test_the_table_shows_figures_and_statuses() -> None:
         ]
     )
     rows = text_table(case).set_index("setting")
-    shown = rows.loc["all-reduce", ["launches", "speedup", "ok", "compute_s", "step_mean_s"]]
-    assert list(shown) == ["3", "2.00", "3/4, 1 failed", "12.00", "21.00"]
+    shown = rows.loc["all-reduce", ["speedup", "ok", "compute_s", "step_mean_s"]]
+    assert list(shown) == ["2.00", "3/4, 1 failed", "12.00", "21.00"]
     assert rows["rate"]["single"].startswith("99.99 [9")
     assert rows["rate"]["ps_async, round_robin"] == "-"
     console = Console(width=140, file=io.StringIO(), record=True)
@@ -371,6 +378,12 @@ def test_of_warnings_with_other_figures_several_may_have_the_same(tmp_path: Path
     page = reported(tmp_path, [run(own, 1.0, n, warnings=(text,)) for n, text in enumerate(told)])
     assert "; figures of one)" in page
     assert "the others with" not in page
+
+
+def test_what_has_nothing_to_say_is_left_out(tmp_path: Path) -> None:
+    page = reported(tmp_path, compare_sweep())
+    assert "Blocks left out" not in page
+    assert "What did not end well" not in page
 
 
 def test_busy_processors_are_told_once(tmp_path: Path) -> None:
