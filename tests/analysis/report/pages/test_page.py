@@ -386,6 +386,14 @@ def test_what_has_nothing_to_say_is_left_out(tmp_path: Path) -> None:
     assert "What did not end well" not in page
 
 
+def test_what_a_launch_is_stands_there_once(tmp_path: Path) -> None:
+    large = Workload(model=ImageModel(name="ResNet50"))
+    other = runs(make_experiment(AllReduce, 2, workload=large), RATES)
+    page = reported(tmp_path, compare_sweep(), other)
+    assert page.count('<dl class="numbers">') == 2
+    assert page.count("A launch is a fresh start of all processes; 1.20x is 1.20 times") == 1
+
+
 def test_busy_processors_are_told_once(tmp_path: Path) -> None:
     own = {
         "launcher": "emulated",
