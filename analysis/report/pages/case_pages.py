@@ -192,8 +192,9 @@ _EXPOSED = (
 
 def _bounds_lines(case: Case) -> Iterator[str]:
     """What a bound may seem to contradict."""
-    bounded = point_table(case)["fraction"].notna()
-    if any(p.experiment.strategy.steps_may_differ for p in compress(case.points, bounded)):
+    points = point_table(case)
+    longer = points["network_s"] > points["bound_s"]
+    if any(p.experiment.strategy.steps_may_differ for p in compress(case.points, longer)):
         yield _UNEQUAL_SHARES
     if left_out := left_out_text(case):
         yield left_out

@@ -80,7 +80,7 @@ def test_a_busy_machine_claims_no_efficiency_and_is_marked(busy: float | None) -
     assert found["marks"] == "*"
     assert list(found[["efficiency_single", "speedup_single"]].isna()) == [True, False]
     assert text_table(case)["rate"].iloc[-1].endswith("] *")
-    assert "* processors may have been the limit of this rate or speed-up, so no " in legend(case)
+    assert "* processors may have been the limit: see the warnings." in legend(case)
     assert plot_efficiency(case) is None
 
 

@@ -148,6 +148,6 @@ def test_the_report_has_parts_about_the_network_and_warnings(tmp_path: Path) -> 
     assert "Measured links (2)" in page
     assert "2: n9, n10" in page
     # Warnings that differ in figures only count as one; the largest is told.
-    found = re.search("<li>Processors were 98% busy \\(3 runs of .*, the others with other", page)
+    found = re.search("<li>Processors were 98% busy \\(3 runs of .*; figures of one\\)", page)
     assert found is not None
     assert "<li>Something else (1 run of " in page
