@@ -48,7 +48,7 @@ def searched_first(request: StudyRequest) -> StudyRequest:
     points, block = begun(wanted.sweep_dir)
     records = kept_records(wanted.sweep_dir, block, points)
     best = best_settings(records, search.contests)
-    plain_console().print(f"{len(best)} settings were the best of the search, and are measured:")
+    plain_console().print(f"The best settings of the search ({len(best)}) are measured:")
     return replace(request, tuned=best, status=status)
 
 

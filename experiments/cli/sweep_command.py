@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from analysis.wording import count_text
 from experiments import surroundings
 from experiments.cli.links import FirstLook, tell_exchange
 from experiments.cli.pilot import Pilot
@@ -220,7 +221,7 @@ def _conclude(result: SessionResult, console: Console) -> int:
         f"fraction {result.useful_fraction:.2f} (with warm-up)"
     )
     console.print(
-        f"{made} run{'s' * (made != 1)} made ({ends or 'none needed'}){before}; "
+        f"{count_text(made, 'run')} made ({ends or 'none needed'}){before}; "
         f"{result.wall_s:.0f} s{shares if made else ''}"
     )
     if result.stop is Stop.PRECISE:
@@ -316,7 +317,7 @@ def _follow(
         console.print(f"No longer following: {stays}.")
         return None
     made = jobs.made_by(job_ids)
-    console.print(f"{len(made)} runs were made by {named}.")
+    console.print(f"{count_text(len(made), 'run')} made by {named}.")
     if ending:
         console.print(
             f"{ending}; the same command submits a new job for the runs that are missing."
@@ -344,7 +345,8 @@ def render_sweep(
     points = [point for point in sweep.points if point in run_here]
     titles = "\n".join(f"  {point.run_title}" for point in points)
     num_kept = len(runs) - len(missing)
-    kept = f" ({num_kept} are there already)" if num_kept else ""
+    kept = f" ({num_kept} made before)" if num_kept else ""
     every = sum(run.turn < sweep.profile.repetitions for run in runs)
     more = " and more of the main comparison as time allows" if every < len(runs) else ""
-    return f"{len(points)} points, {every} runs{more}{kept}, {expected}:\n{titles}"
+    made = f"{count_text(len(points), 'point')}, {count_text(every, 'run')}"
+    return f"{made}{more}{kept}, {expected}:\n{titles}"

@@ -196,7 +196,7 @@ def _sweep(name: str, path: Path, content: Content) -> Iterator[str]:
             newest = runs.records[str(runs.last["started_at"].idxmax())]
             content.setdefault("provenance", {})[runs.launcher] = to_json(newest.provenance)
     if missing := analysed(files).missing:
-        yield f"{name}: {len(missing)} runs are missing; the same command makes them"
+        yield f"{name}: missing: {count_text(len(missing), 'run')}; the same command makes them"
 
 
 def _cost_of_recording(runs: BenchRuns, content: Content) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _cost_of_recording(runs: BenchRuns, content: Content) -> Iterator[str]:
     yield "recording: step time with recording over without (target: at most 1.01)"
     for name, cost in costs.items():
         ratio, *ends = ("unknown" if end is None else f"{end:.4f}" for end in cost.ends)
-        launches = f"{by_strategy.count()[name]} launches"
+        launches = count_text(int(by_strategy.count()[name]), "launch")
         yield f"  {name:<12} {ratio} [{', '.join(ends)}], {launches}"
 
 

@@ -317,10 +317,7 @@ def _trusted(rows: pd.DataFrame) -> Iterator[str]:
         )
     elif len(judged):
         slowest = render_rate(rates.min())
-        yield (
-            f"emulation cannot be trusted at {slowest} or above on this machine: its processors "
-            "are the limit"
-        )
+        yield f"emulation cannot be trusted at {slowest} or above on this machine"
 
 
 def _lost(rows: pd.DataFrame) -> Iterator[str]:

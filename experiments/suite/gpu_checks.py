@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from analysis.wording import count_text
 from ps_allreduce.cluster import TaskId, TaskType
 from ps_allreduce.record.hosts import GpuSample, HostFacts
 from ps_allreduce.record.records import RunRecord, Status
@@ -77,7 +78,8 @@ def judge_driver(hosts: Sequence[HostFacts]) -> Item:
     }
     count = sum(len(host.gpus) for host in hosts)
     passed = all(gpu.driver and gpu.memory_bytes for host in hosts for gpu in host.gpus)
-    detail = f"{count} GPUs on {len(hosts)} hosts: {', '.join(sorted(models))}"
+    where = f"{count_text(count, 'GPU')} on {count_text(len(hosts), 'host')}"
+    detail = f"{where}: {', '.join(sorted(models))}"
     if not passed:
         detail = f"NVML does not answer (is nvidia-ml-py installed?); {detail}"
     return _item("driver and NVML", passed, detail)
@@ -117,7 +119,10 @@ def judge_weights(name: str, record: RunRecord, weights: Values, reference: Valu
     if record.status is not Status.OK:
         return judge_run(name, record)
     distance = difference(weights, reference) if weights else float("inf")
-    detail = f"weights differ from those on processors by {distance:.1e} (allowed: {TOLERANCE:.0e})"
+    detail = "it left no weights"
+    if weights:
+        detail = f"weights differ from those on processors by {distance:.1e}"
+        detail += f" (allowed: {TOLERANCE:.0e})"
     return _item(f"trains: {name}", distance < TOLERANCE, detail, record)
 
 
@@ -145,7 +150,8 @@ def judge_samples(record: RunRecord) -> Item:
     used = {task.gpus for task in record.tasks}
     looks = [gpu for s in record.samples for gpu in s.gpus if gpu.identity in used]
     at_work = [look for look in looks if look.utilisation is None or look.utilisation > 0]
-    detail = f"{len(looks)} samples, {len(at_work)} at work: {_summary(looks)}"
+    idle = len(looks) - len(at_work)
+    detail = f"{count_text(len(looks), 'sample')}, {idle} known to be idle: {_summary(looks)}"
     if record.status is not Status.OK:
         detail = _ending(record)
     if record.warnings:

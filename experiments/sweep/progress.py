@@ -88,7 +88,7 @@ class SweepProgress(RunListener):
         """Start the bar; say what is kept from earlier."""
         self._total, self._begun = total, monotonic()
         if kept:
-            self._console.print(f"{kept} runs are there already, {total} to go.")
+            self._console.print(f"Runs made before: {kept}; to go: {total}.")
         elif total > 1 and not self._console.is_terminal:
             self._console.print(f"{total} runs to make; each ends with a line.")
         self._bar.reset(self._task, total=total, doing="starting")

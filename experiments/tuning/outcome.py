@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.stats.decision import Contest, Decision, Outcome, decide
-from analysis.wording import count_text, outcome_text, ratio_text
+from analysis.wording import count_text, launches_text, outcome_text, ratio_text
 from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding, mean_rate
 from launchers.cli.types import size_text
 from launchers.settings import option_of
@@ -38,7 +38,7 @@ TUNED = (
 
 CURSE = (
     "Rates of winners were chosen for being high, so they look better than they are (winner's "
-    "curse). Their ratio to the default is of the last round, which only tests it."
+    "curse)."
 )
 
 
@@ -145,7 +145,7 @@ def _compared(side: SideOutcome, winner: Experiment) -> str:
         return f"{told}: the default; no other candidate was shown to be faster"
     decision = side.over_default(best)
     over = f"{ratio_text(*decision.ends)} of the default"
-    passes = f"in {count_text(decision.n_first, 'launch')} of each in the last round"
+    passes = f"in the last round ({launches_text(decision)})"
     if winner != side.default:
         return f"{told}; {over} {passes}"
     said = f"{side.points[best].title} is not decided to be faster"

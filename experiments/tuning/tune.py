@@ -238,7 +238,8 @@ def _leave(request: StudyRequest, sides: Sequence[SideOutcome], race: Race) -> N
     echo(render_progress(sides, race.share_s))
     for side in sides:
         echo("\n".join(render_side(side, request.sweep_dir)))
-    echo(CURSE)
+    if any(side.winner for side in sides):
+        echo(CURSE)
     table = launch_table(sides)
     if len(table):
         path = request.sweep_dir / f"{FILES}.csv"

@@ -20,7 +20,7 @@ from experiments.suite.accept_gpu import (
     beyond_memory,
     gpu_scope,
 )
-from experiments.suite.gpu_checks import TOLERANCE
+from experiments.suite.gpu_checks import TOLERANCE, judge_samples, judge_weights
 from launchers.run.conclude import LaunchedRun
 from ps_allreduce.errors import UserError
 from ps_allreduce.point.cores import plan_gpus
@@ -34,7 +34,16 @@ from ps_allreduce.record.hosts import Gpu, GpuSample, HostFacts
 from ps_allreduce.record.records import Status, TaskRecord
 from ps_allreduce.record.variables import RunWeights, save_weights
 from tests.experiments.conftest import Machine, run
-from tests.fakes import FakeLauncher, bad_run, fit, make_facts, make_host, make_sample, ok_run
+from tests.fakes import (
+    FakeLauncher,
+    bad_run,
+    fit,
+    make_facts,
+    make_host,
+    make_record,
+    make_sample,
+    ok_run,
+)
 
 GIB = 2**30
 
@@ -278,6 +287,18 @@ def test_a_gpu_that_is_never_seen_at_work_fails(
 
     gpus.change = idle
     assert failed_items(capsys) == ["samples of GPUs are recorded"]
+
+
+def test_details_claim_nothing_that_no_run_has_told() -> None:
+    item = judge_weights("single", make_record(), (), (np.ones(2, np.float32),))
+    assert (item.verdict, item.detail) == ("FAILED", "it left no weights")
+    look = GpuSample(identity="GPU-a", memory_bytes=GIB)
+    (task, *_) = make_record().tasks
+    on_gpu = make_record(
+        tasks=(replace(task, gpus="GPU-a"),), samples=(make_sample(1.0, gpus=(look,)),)
+    )
+    seen = judge_samples(on_gpu)
+    assert seen.detail.startswith("1 sample, 0 known to be idle: utilisation not told")
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_what_is_not_made_yet_is_told(tmp_path: Path) -> None:
     save_all(folder, [made(POINT, 100.0, phases=PHASES)])
     order = [f"{POINT.experiment_id}/{number}" for number in range(5)]
     (folder / "sweep.json").write_text(json.dumps({"order": order}))
-    assert "overhead: 4 runs are missing; the same command makes them" in summarise_bench(tmp_path)
+    assert "overhead: missing: 4 runs; the same command makes them" in summarise_bench(tmp_path)
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from experiments import surroundings
 from experiments.sweep import folder, session
-from experiments.tuning.outcome import options_of
+from experiments.tuning.halving import LaunchOutcome, Moment, SideStanding
+from experiments.tuning.outcome import SideOutcome, options_of, render_side
 from launchers.run.conclude import LaunchedRun
 from launchers.settings import LauncherSettings
 from ps_allreduce.exchange.stacking import RowRule
@@ -161,6 +162,35 @@ def test_a_side_that_fails_altogether_is_told(
     )
     assert run(*TUNE) == 1
     assert "synchronous: no candidate could be run." in capsys.readouterr().out
+
+
+def test_no_winner_is_said_to_look_better_than_it_is_where_there_is_none(
+    rated: RatedLauncher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated.change = lambda *_: bad_run(Status.FAILED)
+    assert run(*TUNE) == 1
+    assert "curse" not in capsys.readouterr().out
+
+
+def test_launches_of_the_last_round_are_counted_for_each_of_the_two() -> None:
+    points = {p.experiment_id: p for p in (make_experiment(AllReduce), make_experiment(Horovod))}
+    default, other = points
+    launched = [(default, 100.0), (other, 120.0)] * 2 + [(default, None), (other, 121.0)]
+    moments = tuple(
+        Moment(
+            candidate=candidate,
+            round=1,
+            is_last=True,
+            outcome=LaunchOutcome(rate=rate, node_s=1.0, reason="" if rate else "failed"),
+            spent_s=float(number),
+            best=other,
+            best_rate=120.0,
+        )
+        for number, (candidate, rate) in enumerate(launched)
+    )
+    side = SideOutcome(points=points, standing=SideStanding(moments=moments, next=None))
+    told = " ".join(render_side(side, Path("results")))
+    assert "of the default in the last round (3 and 2 launches)" in told
 
 
 def test_options_of_rows_say_so() -> None:
