@@ -62,13 +62,12 @@ from ps_allreduce.record.records import (
 )
 
 _ONE_MACHINE = (
-    "This is about processes that share one machine's cores over loopback; it says nothing about a "
-    "cluster's network."
+    "Processes share one machine's cores over loopback: this says nothing about a cluster's "
+    "network."
 )
 _EMULATED_HOSTS = (
     "Hosts are emulated: they share one machine's processors and memory, and only their links are "
-    "like those of a cluster. The report is about traffic on such links, and not about a cluster's "
-    "processors."
+    "like those of a cluster."
 )
 _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take at least a stated time and use no "
@@ -143,7 +142,7 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"Emulated workers differ as asked ({differences}): synchronous training waits for the "
-        "slowest, and efficiency counts that as lost."
+        "slowest."
     ]
 
 
@@ -222,7 +221,7 @@ def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str
         )
     if row is not None and any(is_busy(point).any() for point in row.points):
         told.append(_stands_by_most_text(row, is_busy, "so busy"))
-    marked = f"Points with such runs are marked {MARK}, and no efficiency is claimed for them."
+    marked = f"Points with such runs are marked {MARK}."
     return [" ".join(filter(None, [*told, marked]))] if told else []
 
 
@@ -261,11 +260,12 @@ def share_lines(case: Case) -> list[str]:
     listed = "; ".join(
         f"{point_name(point)}: up to {_largest_share(point):.0%}" for point in uneven
     )
+    where = f"At {point_name(worst)}, " * (len(uneven) > 1)
     return [
-        f"One worker made far more steps than others ({listed} of all). Such rates are not ranked, "
-        f"and no efficiency is claimed. At {point_name(worst)}, {worst.num_workers} times the "
-        f"rate of the slowest worker is about {number(equal)} {case.unit}/s, not "
-        f"{number(mean_rate(worst))}.{_evener_text(case, worst)}"
+        f"One worker made far more steps than others ({listed} of all). Such rates are not ranked. "
+        f"{where}{worst.num_workers} times the rate of the slowest worker is about "
+        f"{number(equal)} {case.unit}/s, not {number(mean_rate(worst))}."
+        f"{_evener_text(case, worst)}"
     ]
 
 
@@ -348,12 +348,8 @@ def _job_lines(case: Case) -> list[str]:
     listed = ", ".join(
         f"{with_interval(number, *estimate(each).ends)} (job {job})" for job, each in rates.items()
     )
-    apart = (
-        " Points of different jobs may differ because of the jobs alone: the table of throughput "
-        "names the jobs of each."
-        if point_table(case)["jobs"].nunique() > 1
-        else ""
-    )
+    several = point_table(case)["jobs"].nunique() > 1
+    apart = " Points of different jobs may differ because of the jobs alone." * several
     return [
         f"The base ({point_name(base)}) was measured in {len(rates)} jobs: {listed} {case.unit}/s."
         f"{apart}{without}"
@@ -405,11 +401,13 @@ def attempts_lines(attempts: pd.DataFrame) -> list[str]:
     if bad.empty:
         return []
     reasons = bad["reason"].value_counts()
-    is_commonest = (reasons == reasons.iloc[0]).sum() == 1
+    most, name = int(reasons.iloc[0]), "Reason"
+    if most < len(bad):
+        is_commonest = (reasons == most).sum() == 1
+        name = f"{'Commonest' if is_commonest else 'A'} reason ({most} of {len(bad)})"
     return [
         f"{len(attempts) - len(bad)} of {len(attempts)} attempts ended well; {status_text(bad)}. "
-        f"{'Commonest reason' if is_commonest else 'A reason'} "
-        f"({reasons.iloc[0]} of {len(bad)}): {reasons.index[0]}"
+        f"{name}: {reasons.index[0]}"
     ]
 
 

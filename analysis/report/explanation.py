@@ -38,19 +38,12 @@ MOST_TOLD = 3
 #: A sentence tells the largest parts, until those that are left make less than this share.
 UNTOLD = 0.1
 
-EXPLANATION_NOTE = (
-    "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than the "
-    "faster one, with 95 % intervals over launches; the parts of a row add up to its difference. "
-    '"up to" and "down to" are estimates, not measurements: from bytes and rates of links (in '
-    "parentheses what the busiest link would save by itself), or from what other programs took; "
-    '"at least" and "at most" are what they leave. They have no interval. '
-    "Only the ratio was tested, as in the comparisons: the intervals are plain estimates. The "
-    "ratio is of geometric means of rates, so it may differ a little from that of the mean steps. "
-    "Both are of the turns that both settings have in common, where these are three or more. "
-    "Where the global batches differ, the slower setting's step is scaled to the same number of "
-    "examples."
+#: Of parts that nobody measured.
+_LIMITS = (
+    '"up to" and "down to": estimates from bytes and rates of links (in parentheses what the '
+    'busiest link would save by itself), or from what other programs took; "at least" and "at '
+    'most": what they leave. None of these has an interval.'
 )
-
 
 _SAVED = "what the busiest link would save if"
 _STRETCHED = (
@@ -87,6 +80,34 @@ def meanings_table(case: Case) -> pd.DataFrame:
     found = {part.cause for told in seen for part in told.difference.parts}
     rows = [{"part": cause, "is": text} for cause, text in MEANINGS.items() if cause in found]
     return pd.DataFrame(rows)
+
+
+def explanation_note(case: Case) -> str:
+    """What the table of parts is of, and how it was made."""
+    seen = [told for told in explanations(case) if not told.unseen]
+    told = [
+        "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than "
+        "the faster one, with 95 % intervals over launches; the parts of a row add up to its "
+        "difference."
+    ]
+    if any(part.limit for each in seen for part in each.difference.parts):
+        told.append(_LIMITS)
+    told.append(
+        "Only the ratio was tested; it is of geometric means of rates, so it may differ a little "
+        "from that of the mean steps. All are of turns that both settings have in common, where "
+        "these are three or more."
+    )
+    if any(map(_other_batches, seen)):
+        told.append(
+            "Where the global batches differ, the slower setting's step is scaled to the same "
+            "number of examples."
+        )
+    return " ".join(told)
+
+
+def _other_batches(told: Explanation) -> bool:
+    """A step of the one is not of as many examples as one of the other."""
+    return told.slower.experiment.global_batch != told.faster.experiment.global_batch
 
 
 def explanation_lines(case: Case) -> list[str]:
@@ -138,7 +159,7 @@ def _longer_text(told: Explanation) -> str:
     """A step of fewer workers trains fewer examples: the difference is that of as many."""
     slower, faster = (point.setting.label for point in (told.slower, told.faster))
     more = _ms_text(told.difference.step.mean)
-    if len({point.experiment.global_batch for point in (told.slower, told.faster)}) > 1:
+    if _other_batches(told):
         return f"For the examples of a step of {faster}, {slower} takes {more} more"
     return f"A step of {slower} takes {more} more than one of {faster}"
 

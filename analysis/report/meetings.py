@@ -121,8 +121,9 @@ def beyond_text(row: Comparison) -> str:
     # Hosts of servers alone have room for workers that nobody started.
     by_room = row.basis is Basis.HOSTS and any(p.room != p.num_workers for p in larger)
     at = "on hosts with room for" if by_room else "at"
-    mixed = f"on {HYBRID.name} " * (row.kind is Kind.HYBRID)
-    return no_verdict_text(f"{mixed}{at} {each_text(more)}")
+    # At these sizes something else may be decided.
+    whom = {Kind.MAIN: "on the two sides ", Kind.HYBRID: f"on {HYBRID.name} "}.get(row.kind, "")
+    return no_verdict_text(f"{whom}{at} {each_text(more)}")
 
 
 def no_verdict_text(where: str) -> str:
@@ -423,7 +424,7 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
     shares = _link_shares(launches)
     if shares.empty:
         if (launches["num_hosts"] > 1).any():
-            return "Links were not measured, so whether they were the limit is not known."
+            return "Whether links were the limit is not known."
         return "Both settings ran on one host: this says nothing about a network."
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
     measured = "at the rates measured before the runs; " * bool((shares > 1).any())

@@ -68,7 +68,7 @@ def _part(title: str, runs: pd.DataFrame, records: Sequence[RunRecord]) -> PageP
     unmeasured = "none: every run was on one host" if one_host else "not measured"
     emulated = _network_text(asked.network)
     items = [
-        *([("emulated", f"{emulated}; all hosts share one machine")] if emulated else []),
+        *([("emulated", emulated)] if emulated else []),
         *([("interface asked for", asked.interface)] if asked.interface else []),
         ("interface", _interfaces_text(records, virtual=asked.network is not None)),
         *([("links", unmeasured)] if links.empty else _link_items(measured, links)),

@@ -246,7 +246,8 @@ def _bytes_advice(told: Explanation) -> str:
     return _LARGER_MESSAGES if _may_send_larger(own) and busy.max() < BUSY_SHARE else ""
 
 
-_ON_ONE_HOST = "Its tasks share one host, so no network limits it: try fewer and larger messages."
+#: The page says beside it that this has nothing to do with a network.
+_ON_ONE_HOST = "Try fewer and larger messages."
 _FEWER_BYTES = (
     "Bytes need half the step or more on the busiest link: send fewer (--gradients bfloat16)."
 )

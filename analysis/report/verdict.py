@@ -43,13 +43,7 @@ from analysis.report.meetings import (
 from analysis.report.what_was_run import notes_line, sparse_line
 from analysis.report.where_time_goes import humps_lines, trend_lines
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
-from analysis.stats.decision import (
-    EARLY_STOPPING_LEVEL,
-    LEAVING_LEVEL,
-    LEVEL,
-    UNSURE,
-    Outcome,
-)
+from analysis.stats.decision import LEAVING_LEVEL, UNSURE, Outcome
 from analysis.stats.findings import farthest_apart, headline_row, plain_first
 from analysis.stats.rivals import Kind, Side, contenders, failed_beyond, rivals_of
 from analysis.stats.setting_pairs import Ladder, ladders
@@ -69,8 +63,8 @@ _ASYNCHRONOUS = (
 )
 
 _AS_SHIPPED = (
-    "As TensorFlow ships them, the two sides do not train alike: its parameter servers are "
-    "asynchronous and average nothing, and its all-reduce is synchronous. "
+    "TensorFlow's own two sides do not train alike: its parameter servers are asynchronous, its "
+    "all-reduce is synchronous. "
 )
 
 
@@ -259,18 +253,18 @@ def _otherwise_lines(case: Case, main: Comparison | None) -> Iterator[str]:
 
 
 def _share_lines(main: Comparison) -> list[str]:
-    """Figures per worker core, and per host paid for: hosts of servers are not free."""
+    """Figures per worker core, and per host, where the sides have other numbers of them."""
     unit = main.case.unit
     chosen = [(side, side.best) for side in main.sides]
     cores = [_share_text(unit, side, point.worker_cores, "worker core") for side, point in chosen]
     hosts = [_share_text(unit, side, point.common("num_hosts"), "host") for side, point in chosen]
-    several = {point.common("num_hosts") for point in main.points} != {1}
-    hosts_differ = any(p.common("num_hosts") != p.worker_cores for p in main.points)
+    by_core = {point.worker_cores for point in main.points}
+    by_host = {point.common("num_hosts") for point in main.points}
     return [
-        *([] if main.case.shares_cores else [f"Per worker core: {'; '.join(cores)}."]),
+        *([f"Per worker core: {'; '.join(cores)}."] if len(by_core) > 1 else []),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
-        *([f"Per host paid for: {'; '.join(hosts)}."] if several and hosts_differ else []),
+        *([f"Per host: {'; '.join(hosts)}."] if len(by_host) > 1 else []),
         *money_lines(main),
     ]
 
@@ -285,7 +279,7 @@ def _total_cores_line(first: Point, second: Point) -> str:
     """Whether both sides had the same cores in all."""
     first_cores, second_cores = first.common("total_cores"), second.common("total_cores")
     if first_cores is None or second_cores is None:
-        return "Launches differ in the cores of all tasks together: compare figures per core only."
+        return "Launches differ in the cores of all tasks together."
     if first_cores == second_cores:
         return f"Each side uses {count_text(first_cores, 'core')} in all, servers included."
     return (
@@ -303,20 +297,14 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 
 
 def _interval_lines(main: Comparison) -> list[str]:
-    """Of the headline the level of its test, and what its interval is of, where that is unusual."""
-    told = []
-    is_tested = main.outcome not in UNSURE
-    if main.case.may_stop_early and is_tested:
-        told.append(
-            f"The sweep may end early, so its headline is tested at {EARLY_STOPPING_LEVEL:.0%} "
-            f"instead of {LEVEL:.0%}, and has a {main.level} interval."
-        )
-    if kinds := [side.kind for side in main.sides if side.kind and not side.is_decided]:
-        which = " and which ".join(kind.setting for kind in kinds)
-        best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
-        holds = f" at {LEAVING_LEVEL:.1%}: the interval of the headline holds for the {best}"
-        told.append(f"Which {which} is the best is not decided{holds * is_tested}.")
-    return told
+    """Of what the interval of the headline is, where it is not decided which settings are best."""
+    kinds = [side.kind for side in main.sides if side.kind and not side.is_decided]
+    if not kinds:
+        return []
+    which = " and which ".join(kind.setting for kind in kinds)
+    best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
+    holds = f" at {LEAVING_LEVEL:.1%}: the interval of the headline holds for the {best}"
+    return [f"Which {which} is the best is not decided{holds * (main.outcome not in UNSURE)}."]
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

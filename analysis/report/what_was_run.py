@@ -321,8 +321,7 @@ def sparse_line(case: Case) -> str:
     dense = bytes_text(sum(each.dense_bytes for each in found))
     return (
         f"Gradients of {count_text(len(found), 'variable')} are sparse, and the suite makes them "
-        f"dense: each worker exchanges {dense} of float32 for them in a step"
-        f"{_touched_text(found)}."
+        f"dense: {dense} of float32 for each worker in a step{_touched_text(found)}."
     )
 
 
@@ -350,7 +349,7 @@ def _touched_text(found: tuple[SparseGradient, ...]) -> str:
     touched = sum(n * each.row_bytes for n, each in zip(known, found, strict=True))
     whole = sum(each.num_rows for each in found)
     if sum(known) == whole:
-        return ", and may look up all of their rows"
+        return ", which may look up all of their rows"
     return (
         f", against {bytes_text(touched)} at most for the rows that it looks up ({sum(known)} of "
         f"{whole})"

@@ -74,28 +74,6 @@ def _servers(record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame({"num_bytes": np.asarray(loads, dtype=float)}, index=pd.Index(names))
 
 
-PARTS_NOTE = (
-    "Means over steps, workers and n launches; the parts of a row add up to its mean step. Compute "
-    "alone is at most what the same work takes in strategy single (there the mean, elsewhere the "
-    "median), or what an emulated accelerator was asked for; where neither is known, compute is "
-    "not divided. Waiting for others ends when the slowest worker's last gradient is ready. "
-    "Exchange and update cannot be told apart without traced steps; where nothing is sent, the "
-    "update is known. Hidden communication runs beside compute. It is at least the time that the "
-    "busiest link needs, less all parts but compute, and in no launch less than 0. It is known of "
-    "synchronous workers only, and not where that time is longer than the step. "
-    "Processor time is that of one task in a step of all workers, from samples."
-)
-
-POP_NOTE = (
-    "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is load "
-    "balance x communication efficiency. Communication efficiency is serialisation x transfer. "
-    "Of asynchronous workers nothing but input makes serialisation less than 1. "
-    "Per machine paid for: places for workers that are free on the hosts count as idle workers. "
-    "Computation scaling: how long a worker computes for an example in strategy single, over how "
-    "long it does here."
-)
-
-
 #: Opens the traces.
 VIEWER = "ui.perfetto.dev"
 
@@ -104,6 +82,40 @@ def parts_table(case: Case) -> pd.DataFrame:
     """A row for each point whose raw timings were read: the parts of its mean step, ms."""
     rows = [_parts_row(case, point) for point in case.points if len(point.measured)]
     return pd.DataFrame(rows)
+
+
+def parts_note(case: Case, parts: pd.DataFrame) -> str:
+    """What is to be said of the columns that the table of parts has values in."""
+    alone = "the same work takes in strategy single (there the mean, elsewhere the median)"
+    if case.emulated:
+        alone = "the emulated accelerator was asked for"
+    known = _known(parts)
+    divided = f"Compute alone is at most what {alone}."
+    undivided = "Compute is not divided: what it takes alone is not known."
+    notes = {
+        "compute alone ms": divided if "slower compute ms" in known else undivided,
+        "waiting for others ms": (
+            "Waiting for others ends when the slowest worker's last gradient is ready."
+        ),
+        "exchange and update ms": (
+            "Exchange and update cannot be told apart without traced steps."
+        ),
+        "hidden at least ms": (
+            "Hidden communication runs beside compute: at least the time that the busiest link "
+            "needs, less all parts but compute, and in no launch less than 0. It is known of "
+            "synchronous workers only, and not where that time is longer than the step."
+        ),
+        "processor, worker ms": (
+            "Processor time is that of one task in a step of all workers, from samples."
+        ),
+    }
+    means = "Means over steps, workers and n launches; the parts of a row add up to its mean step."
+    return " ".join([means, *(notes[name] for name in known if name in notes)])
+
+
+def _known(table: pd.DataFrame) -> list[str]:
+    """The columns that have values."""
+    return [str(name) for name in table if (table[name] != NONE).any()]
 
 
 def _parts_row(case: Case, point: Point) -> dict[str, str]:
@@ -137,6 +149,25 @@ def pop_table(case: Case) -> pd.DataFrame:
     """A row for each point into whose steps somebody sees: POP metrics, means over launches."""
     points = [point for point in case.points if not point.known("load_balance").empty]
     return pd.DataFrame([_pop_row(case, point) for point in points])
+
+
+def pop_note(case: Case, metrics: pd.DataFrame) -> str:
+    """What the metrics are."""
+    told = [
+        "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is "
+        "load balance x communication efficiency. Communication efficiency is serialisation x "
+        "transfer."
+    ]
+    if any(not point.setting.traits.synchronous for point in case.points):
+        told.append("Of asynchronous workers nothing but input makes serialisation less than 1.")
+    if "parallel, per machine paid for" in metrics:
+        told.append("Per machine paid for: free places for workers on the hosts count as idle.")
+    if "computation scaling" in _known(metrics):
+        told.append(
+            "Computation scaling: how long a worker computes for an example in strategy single, "
+            "over how long it does here."
+        )
+    return " ".join(told)
 
 
 def _pop_row(case: Case, point: Point) -> dict[str, str]:
@@ -239,9 +270,10 @@ def traced_sentence(traces: Mapping[Point, Path]) -> str:
     if not traces:
         return ""
     ratios = pd.concat([traced_ratios(point) for point in traces])
+    ends = " to ".join(dict.fromkeys(map(ratio, (ratios.min(), ratios.max()))))
     cost = (
-        f" Traced steps took {ratio(ratios.min())} to {ratio(ratios.max())} times as long as "
-        f"measured ones ({count_text(len(ratios), 'launch')})."
+        f" Traced steps took {ends} times as long as measured ones "
+        f"({count_text(len(ratios), 'launch')})."
         if len(ratios)
         else ""
     )

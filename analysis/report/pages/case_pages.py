@@ -13,8 +13,8 @@ import pandas as pd
 
 from analysis.data.cases import MARK, Case
 from analysis.report.explanation import (
-    EXPLANATION_NOTE,
     explanation_lines,
+    explanation_note,
     explanation_table,
     meanings_table,
 )
@@ -24,10 +24,10 @@ from analysis.report.pages.page_parts import CaseReport, PagePart
 from analysis.report.table import heading_of, on_several_hosts, pairs_lines, report_table
 from analysis.report.what_was_run import what_was_run
 from analysis.report.where_time_goes import (
-    PARTS_NOTE,
-    POP_NOTE,
     VIEWER,
+    parts_note,
     parts_table,
+    pop_note,
     pop_table,
     tasks_table,
     traced_table,
@@ -158,10 +158,10 @@ def _placement(report: CaseReport) -> PagePart:
 
 def _breakdown(report: CaseReport) -> PagePart:
     case = report.case
-    tasks, steps = tasks_table(case), report_table(case, "steps")
+    parts, tasks, steps = parts_table(case), tasks_table(case), report_table(case, "steps")
     return PagePart(
         tables=[
-            TextTable(rows=parts_table(case), caption=PARTS_NOTE),
+            TextTable(rows=parts, caption=parts_note(case, parts)),
             TextTable(
                 rows=tasks,
                 caption="Means over launches."
@@ -215,7 +215,7 @@ def _explanation(report: CaseReport) -> PagePart:
         tables=[
             TextTable(
                 rows=causes,
-                caption=EXPLANATION_NOTE,
+                caption=explanation_note(case),
                 folded=f"Parts of differences ({len(causes)})",
             ),
             TextTable(
@@ -226,7 +226,8 @@ def _explanation(report: CaseReport) -> PagePart:
 
 
 def _pop(report: CaseReport) -> PagePart:
-    return PagePart(tables=[TextTable(rows=pop_table(report.case), caption=POP_NOTE)])
+    metrics = pop_table(report.case)
+    return PagePart(tables=[TextTable(rows=metrics, caption=pop_note(report.case, metrics))])
 
 
 def _timeline(report: CaseReport) -> PagePart:

@@ -291,14 +291,14 @@ def test_launches_of_too_few_steps_for_a_label_say_so() -> None:
 
 
 def test_jobs_are_named_where_points_are_of_different_ones() -> None:
-    """Where all points are of the same jobs, the table has no such column to point at."""
+    """Where all points are of the same jobs, the table has no such column."""
     single = [of_job(job, first, 100.0) for job, first in (("7", 0), ("8", 1000))]
     for jobs in (("7", "8"), ("8",)):
         own = [runs(AWAY_RING, {n: 200.0}, job_id=job) for n, job in enumerate(jobs)]
         found = case_of(*single, *own)
         (told,) = [line for line in verdict(found).warnings if "was measured in 2 jobs" in line]
-        assert ("names the jobs" in told) is ("jobs" in report_table(found, "results"))
-        assert ("names the jobs" in told) is (jobs == ("8",))
+        assert ("because of the jobs alone" in told) is ("jobs" in report_table(found, "results"))
+        assert ("because of the jobs alone" in told) is (jobs == ("8",))
 
 
 @pytest.mark.parametrize(("asked", "told"), [(None, 1), ("10.0.0.0/24", 0)])

@@ -57,6 +57,8 @@ def told(name: str, **facts: Any) -> HostRecord:
 SLOW = measured(*[5e8] * 3, *[5e8] * 2)
 DISTURBED = replace(SLOW[0], links=(link("n9", "n10", 5e8), link("n10", "n9", 1e8, 3e-4)))
 
+DISTURBED_HOSTS = tuple(make_host(host.name, foreign_load=0.41) for host in HOSTS)
+
 FOUR = links_between(("n1", "n2", "n3", "n4"), 9e8)
 TWO_SLOW = (*(replace(each, bits_per_s=5e8) for each in FOUR[:2]), *FOUR[2:])
 
@@ -151,3 +153,17 @@ def test_the_report_has_parts_about_the_network_and_warnings(tmp_path: Path) -> 
     found = re.search("<li>Processors were 98% busy \\(3 runs of .*; figures of one\\)", page)
     assert found is not None
     assert "<li>Something else (1 run of " in page
+
+
+def test_doubts_of_runs_that_are_told_of_the_case_are_told_once(tmp_path: Path) -> None:
+    doubts = (
+        "this machine's processors were 97% busy: it may have been the limit, not the emulated "
+        "network",
+        "other programs took 41% of the processor time of n9 while measuring",
+    )
+    busy = on(*HOSTS, own=EMULATED, warnings=doubts, machine_busy=0.97)
+    page = reported(tmp_path, [replace(each, hosts=DISTURBED_HOSTS) for each in busy])
+    assert page.count("processors were 90% busy or more") == 1
+    assert page.count("time went to other programs in 1 of 1 run") == 1
+    assert "while measuring (" not in page
+    assert "97% busy: it" not in page

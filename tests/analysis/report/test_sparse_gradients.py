@@ -27,7 +27,7 @@ from ps_allreduce.point.strategies import (
     SynchronousServers,
 )
 from ps_allreduce.point.strategies.stated import Embeddings
-from ps_allreduce.point.wire import Wire
+from ps_allreduce.point.wire import Wire, WireType
 from ps_allreduce.point.workload import Workload
 from ps_allreduce.record.variables import SparseGradient
 from tests.analysis.builders import case_of, on_own_hosts, runs, save_all, tasks_on, times
@@ -68,6 +68,13 @@ def test_nothing_is_said_to_be_made_dense_where_the_suite_exchanges_nothing(
     assert "dense" not in verdict(case_of(*own)).headline
     shared = runs(make_experiment(AllReduce, 2), times(1.0), sparse=TABLES)
     assert "the suite makes them dense" in verdict(case_of(*own, shared)).headline
+
+
+def test_gradients_in_another_format_are_not_said_to_be_exchanged_in_float32() -> None:
+    halved = make_experiment(AllReduce, 2, wire=Wire(gradients=WireType.BFLOAT16))
+    said = verdict(case_of(runs(halved, times(1.0), sparse=TABLES))).headline
+    assert "of float32" in said
+    assert "exchanges" not in said
 
 
 def rows_of(rates: dict[Any, float]) -> Case:

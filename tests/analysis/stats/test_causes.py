@@ -18,6 +18,7 @@ from analysis.figures.bars import explanation_data, plot_explanation
 from analysis.report.explanation import (
     MEANINGS,
     explanation_lines,
+    explanation_note,
     explanation_sentence,
     explanation_table,
     main_reason,
@@ -27,7 +28,7 @@ from analysis.report.pages.page_parts import CaseReport, PagePart
 from analysis.report.remedies import advice_text
 from analysis.report.table import text_table
 from analysis.report.verdict import verdict
-from analysis.report.where_time_goes import PARTS_NOTE, parts_table, pop_table
+from analysis.report.where_time_goes import parts_note, parts_table, pop_note, pop_table
 from analysis.stats.causes import CausedPart, Difference, difference, explanations
 from analysis.stats.explained_parts import MOST_STRETCH, Cause, explained_parts
 from analysis.stats.statistics import Estimate, subtract
@@ -415,7 +416,7 @@ def test_a_sentence_says_how_much_and_what_to_change() -> None:
 @pytest.mark.parametrize(
     ("hosts", "group_bytes", "told"),
     [
-        (1, 100, "Its tasks share one host, so no network limits it: try fewer and larger"),
+        (1, 100, "Try fewer and larger messages."),
         (1, 500_000, ""),  # which holds all
         (2, 100, ""),
     ],
@@ -433,7 +434,8 @@ def test_links_that_were_not_measured_are_no_processor_time(
     assert bool(advice) is bool(told)
     said = verdict(case)
     text = " ".join([said.headline, said.reason, said.network, *said.details])
-    assert text.count("Links were not measured") == (hosts > 1)
+    assert text.count("Whether links were the limit is not known.") == (hosts > 1)
+    assert "not measured" not in text, "the records hold rates of links"
 
 
 def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
@@ -827,7 +829,22 @@ def test_no_launch_hides_less_than_nothing() -> None:
     needed = table["mean_step_s"] - table["compute_s"] + list(hidden)
     (case,) = make_cases(table.assign(network_s=needed), records)
     assert parts_table(case)["hidden at least ms"].tolist() == ["0.33"]
-    assert "in no launch less than 0" in PARTS_NOTE
+    assert "in no launch less than 0" in parts_note(case, parts_table(case))
+
+
+def test_notes_tell_of_no_column_without_a_value() -> None:
+    case = case_of(runs(make_experiment(Single, 1), times(1.0)))
+    note, metrics = parts_note(case, parts_table(case)), pop_note(case, pop_table(case))
+    assert "Compute alone is at most what the same work takes in strategy single" in note
+    assert all(part not in note for part in ("Hidden", "Exchange", "accelerator"))
+    assert "asynchronous" not in metrics.casefold()
+    assert "Computation scaling" in metrics
+
+
+def test_what_only_some_explanations_have_is_said_only_beside_these() -> None:
+    estimated = explanation_note(case_of_pair())
+    assert '"up to" and "down to": estimates from' in estimated
+    assert "Where the global batches differ" not in estimated
 
 
 def test_one_worker_sends_gradients_to_servers_alone() -> None:

@@ -70,7 +70,7 @@ def test_a_sweep_whose_steps_nobody_sees_into_has_a_page_too(tmp_path: Path) -> 
     shipped = [make_experiment(kind, 2) for kind in (StockServers, StockAllReduce)]
     reported(tmp_path, *(runs(own, RATES) for own in shipped))
     text = " ".join(parse(tmp_path).text)
-    assert "As TensorFlow ships them, the two sides do not train alike" in text
+    assert "own two sides do not train alike" in text
     assert "stock_ps" in text
     assert text_table(case_of(*(runs(own, RATES) for own in shipped)))["compute_s"].unique() == "-"
 
@@ -286,6 +286,16 @@ def test_launches_behind_the_plan_that_cannot_be_read_are_missed(tmp_path: Path)
     output = " ".join(invoke("report", str(tmp_path), exit_code=1).split())
     assert " 3/5 " in output
     assert "2 planned runs are not made yet, or not readable, with this machine" in output
+
+
+def test_the_reason_that_is_told_is_of_a_launch_that_is_lost(tmp_path: Path) -> None:
+    own = make_experiment(Single)
+    again = [run(own, None, 1, reason="no luck"), run(own, 1.0, 1, attempt=2)]
+    save_all(tmp_path, [run(own, None, 0, reason="no room"), *again])
+    told = " ".join(invoke("report", str(tmp_path), exit_code=1).split())
+    said = told.partition("Exit status 1: ")[2]
+    assert said.startswith("of 1 launch no attempt ended well")
+    assert said.endswith(": no room")
 
 
 @pytest.mark.parametrize(
