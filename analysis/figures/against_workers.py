@@ -19,7 +19,7 @@ from analysis.data.cases import Case
 from analysis.data.metric import RATE
 from analysis.data.setting import MAX_TOGETHER, Setting, called
 from analysis.figures.curves import coloured, curves_of, draw_curves, label_ends
-from analysis.figures.marks import data_of, marks_of, top_of, worth_drawing
+from analysis.figures.marks import Sign, data_of, marks_of, top_of, worth_drawing
 from analysis.figures.point_rows import Quantity, plot_settings
 from analysis.figures.style import IDEAL, finish_grid, name_figure, new_figure, style
 from analysis.stats.points import base_of, base_text, point_table
@@ -42,7 +42,7 @@ _MOST_ROWS = 2 * MAX_TOGETHER
 SettingGroups = Mapping[str, Sequence[Setting]]
 
 #: Why no efficiency is claimed; else there is no base to compare with.
-_LIMITED = "not claimed: processors may have been the limit *"
+_LIMITED = "not claimed: processors may have been the limit"
 _UNEVEN = "not claimed: one worker made far more steps than others"
 _NO_BASE = "not claimed: nothing to compare with"
 
@@ -104,11 +104,15 @@ def _plot(case: Case, column: str, quantity: Quantity) -> Figure | None:
             return None
         return plot_settings(marks, quantity, case.name)
     groups = setting_groups([s for s in case.settings if s.label in set(marks["setting"])])
-    if len(groups) > 1:
-        groups = _without_silent(groups)
-    drawn = {setting.label for settings in groups.values() for setting in settings}
-    marks = marks[marks["setting"].isin(drawn)]
-    return None if marks["launches"].isna().all() else _plot_lines(case, marks, quantity, groups)
+    sending = _without_silent(groups) if len(groups) > 1 else groups
+    drawn = {setting.label for settings in sending.values() for setting in settings}
+    shown = marks[marks["setting"].isin(drawn)]
+    if shown["launches"].isna().all():
+        return None
+    figure = _plot_lines(case, shown, quantity, sending)
+    if len(shown) < len(marks):
+        figure.set_label(Sign.SILENT)
+    return figure
 
 
 def _unclaimed(case: Case) -> list[str]:
@@ -167,7 +171,7 @@ def _plot_lines(
         figure, grid = new_figure(rows, columns, height, alike="all")
         name_figure(figure, case.name)
         for axes, (name, own) in zip(grid, shown.items(), strict=False):
-            _draw_ideal(axes, quantity.ideals, workers)
+            _draw_ideal(axes, quantity, workers)
             curves = curves_of(own, labels)
             draw_curves(axes, curves, ticks, top)
             axes.set_title(name, loc="left")
@@ -184,9 +188,9 @@ def _curve_name(setting: Setting, title: str) -> str:
     return setting.variant if title.startswith(f"{setting.called},") else setting.label
 
 
-def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int]) -> None:
+def _draw_ideal(axes: Axes, quantity: Quantity, workers: Sequence[int]) -> None:
     """Perfect scaling, which is a straight line of workers."""
-    if not ideals:
+    if not (ideals := quantity.ideals):
         return
     low, high = workers[0], workers[-1]
     slope = (ideals[high] - ideals[low]) / (high - low)
@@ -197,7 +201,7 @@ def _draw_ideal(axes: Axes, ideals: Mapping[int, float], workers: Sequence[int])
         color=IDEAL,
         linewidth=1.0,
         linestyle=(0, (1, 1)),
-        label="ideal",
+        label="ideal" if quantity.is_claimed else "workers x single",
         zorder=1,
     )
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.figures.marks import LAUNCHES, data_of, known, marks_of, top_of
+from analysis.figures.marks import data_of, known, marks_of, note_stars, top_of
 from analysis.figures.point_rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     FAINT,
@@ -61,7 +61,7 @@ def plot_placement(case: Case) -> Figure | None:
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
         left.set_title("bytes per server", loc="left")
-        right.set_title(f"throughput, {workers_text(workers)}", loc="left")
+        right.set_title(workers_text(workers), loc="left")
         legend_of_figure(figure, [left, right])
     return figure
 
@@ -171,6 +171,7 @@ def plot_breakdown(case: Case) -> Figure | None:
         figure, (axes,) = new_figure(1, 1, 1.8 + 0.27 * (positions[-1] + 1))
         _draw_stacks(axes, parts, positions)
         _draw_totals(axes, steps, positions)
+        note_stars(axes, [point.mark for point in shown])
         name_rows(axes, labels, positions)
         axes.set_xlabel("mean step time of a worker, ms")
         name_figure(figure, case.name)
@@ -219,14 +220,14 @@ def _draw_totals(axes: Axes, totals: Sequence[pd.Series], positions: Sequence[fl
         facecolors=PAPER,
         edgecolors=INK,
         linewidths=0.7,
-        label=LAUNCHES,
+        label="mean step of one launch",
         zorder=4,
     )
 
 
 def plot_explanation(case: Case) -> Figure | None:
     """For every pair that differs, by how much each part of the slower one's step is longer."""
-    shown = _drawn(case)
+    shown = drawn_explanations(case)
     if not shown:
         return None
     rows = [{p.cause: p.seconds.mean * 1e3 for p in told.difference.parts} for told in shown]
@@ -245,7 +246,8 @@ def plot_explanation(case: Case) -> Figure | None:
     return figure
 
 
-def _drawn(case: Case) -> list[Explanation]:
+def drawn_explanations(case: Case) -> list[Explanation]:
+    """Those into whose steps somebody sees, at most `MOST_PAIRS`."""
     return [told for told in explanations(case) if not told.unseen][:MOST_PAIRS]
 
 
@@ -260,7 +262,7 @@ def explanation_data(case: Case) -> pd.DataFrame:
             "ms_low": known(part.interval[0]) * 1e3,
             "ms_high": known(part.interval[1]) * 1e3,
         }
-        for told in _drawn(case)
+        for told in drawn_explanations(case)
         for part in told.difference.parts
     ]
     return pd.DataFrame(rows)

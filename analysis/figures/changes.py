@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.figures.marks import data_of, known, marks_of, side_name
+from analysis.figures.marks import data_of, known, marks_of, note_signs, side_name
 from analysis.figures.point_rows import draw_rows, finish_values, name_rows
 from analysis.figures.style import (
     IDEAL,
@@ -118,7 +118,7 @@ def plot_exchange(case: Case) -> Figure | None:
     limits = _limits([item for items in groups.values() for item in items])
     with style():
         # The case above all axes: with a long name a title would run off the edge.
-        height = sum(heights) + 0.8
+        height = sum(heights) + 1.0
         figure, grid = new_figure(len(groups), 1, height, alike="row", heights=heights)
         name_figure(figure, case.name)
         for number, (axes, (title, items)) in enumerate(zip(grid, groups.items(), strict=True)):
@@ -128,6 +128,8 @@ def plot_exchange(case: Case) -> Figure | None:
         axes.set_xlabel(
             f"{RATE.unit_of(case)} over those of the setting in the title (dotted line)"
         )
+        note_signs(axes, _exchange_marks([item for items in groups.values() for item in items]))
+        legend_of_figure(figure, [axes])
     return figure
 
 

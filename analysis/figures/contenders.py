@@ -156,5 +156,6 @@ def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
         draw_rows(axes, own, (colour, marker), (0.0, right))
     name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
     finish_values(axes, marks, (0.0, right), unit)
-    workers = [workers_text(int(count)) for count in sorted(marks["num_workers"].unique())]
-    axes.set_title(f"every setting at {' and '.join(workers)}", loc="left")
+    workers = [workers_text(int(count)) for count in marks["num_workers"].unique()]
+    # Where there are several, rows name them.
+    axes.set_title(", ".join(["all that send", *workers[: len(workers) == 1]]), loc="left")

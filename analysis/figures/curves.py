@@ -19,6 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from analysis.figures.marks import (
     BOUND,
+    Sign,
     draw_cross,
     draw_launches,
     draw_star,
@@ -93,6 +94,8 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
             shift = (drawn.index(label) - (len(drawn) - 1) / 2) * step
             line = LINES[index % len(LINES)] if len(ticks) > 2 else "none"
             _draw_curve(axes, (label, line), marks.assign(x=marks["x"] + shift), index, top)
+    if len(drawn) > 1:
+        axes.set_label(Sign.ABREAST)
     margin = max(0.3 * gap, 0.07 * (positions[-1] - positions[0]))
     axes.set_xlim(positions[0] - margin, positions[-1] + margin)
     axes.set_xticks(positions, list(ticks.values()))
@@ -135,11 +138,13 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
     launches, x = mark.launches or (), mark.x
     draw_launches(axes, [x] * len(launches), launches, colour, shift=(-5, 0))
     if not math.isnan(mark.low):
-        axes.plot([x, x], [mark.low, min(mark.high, top)], color=colour, linewidth=1.0, zorder=2)
+        ends = [mark.low, min(mark.high, top)]
+        axes.plot([x, x], ends, color=colour, linewidth=1.0, zorder=2, label=Sign.INTERVAL)
         ends = [mark.low] + ([mark.high] if mark.high <= top else [])
         axes.plot([x] * len(ends), ends, "_", color=colour, markersize=5, zorder=2)
         if mark.high > top:
-            axes.plot([x], [top], marker="^", color=colour, markersize=4, clip_on=False)
+            arrow: dict[str, Any] = {"color": colour, "markersize": 4, "clip_on": False}
+            axes.plot([x], [top], "^", **arrow, label=Sign.ARROW)
     if mark.starred and math.isnan(mark.mean):
         draw_unclaimed(axes, x, colour)
     elif mark.starred:
@@ -148,7 +153,8 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
         bottom = axes.get_xaxis_transform()
         draw_cross(axes, x, 0.025, colour, bottom)
         counted = f"{mark.ok}/{mark.planned}"
-        axes.text(x, 0.06, counted, color=FAINT, transform=bottom, ha="center", fontsize=7)
+        look: dict[str, Any] = {"color": FAINT, "ha": "center", "fontsize": 7}
+        axes.text(x, 0.06, counted, transform=bottom, label=Sign.COUNTED, **look)
 
 
 def label_ends(axes: Axes, curves: Curves) -> None:

@@ -1,30 +1,48 @@
 """What is drawn of a point: launches, mean, interval, bound, and how many launches are ok.
 
-Decides what of a column of the table of points a figure shows, and the signs for single launches,
-stars and failures that all figures share.  The same rows are the figure's data as CSV.
+Decides what of a column of the table of points a figure shows, and the signs that all figures
+share: those that a legend explains, and those of which captions tell where they are drawn.  The
+same rows are the figure's data as CSV.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.transforms import offset_copy
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
 from analysis.figures.style import DRAWN_SIDES, INK, NO_SIDE, OTHER_SIDE
 from analysis.stats.points import base_of, launch_ratios, point_table
+from analysis.stats.statistics import MIN_LAUNCHES
 from ps_allreduce.point.strategies import AnyStrategy
 
 #: What a star says in a legend.
 STARRED = "processors may have been the limit"
 FAILED = "attempts not ok"
 LAUNCHES = "one launch each"
-BOUND = "bound"
+BOUND = "bound of links, perfect overlap"
+
+
+class Sign(StrEnum):
+    """Labels of what is drawn and stands in no legend."""
+
+    FEW = "_few launches"
+    INTERVAL = "_interval"
+    ARROW = "_arrow"
+    HOLLOW = "_hollow"
+    COUNTED = "_counted"
+    UNCLAIMED = "_unclaimed"
+    ABREAST = "_abreast"
+    SILENT = "_silent"
+
 
 _STAR: dict[str, Any] = {
     "linestyle": "none",
@@ -136,7 +154,8 @@ def draw_launches(
     """Small circles, shifted by some points to where the mean does not hide them."""
     figure = axes.get_figure(root=True)
     beside = offset_copy(axes.transData, figure, *shift, units="points")
-    axes.scatter(x, y, edgecolors=colour, transform=beside, **_CIRCLES)
+    few = Sign.FEW if 0 < len(x) < MIN_LAUNCHES else None
+    axes.scatter(x, y, edgecolors=colour, transform=beside, label=few, **_CIRCLES)
 
 
 def draw_star(axes: Axes, x: float, y: float, colour: str, shift: tuple[int, int]) -> None:
@@ -148,7 +167,8 @@ def draw_star(axes: Axes, x: float, y: float, colour: str, shift: tuple[int, int
 
 def draw_unclaimed(axes: Axes, x: float, colour: str) -> None:
     """A star at the bottom: launches went well and nothing is claimed of them."""
-    axes.plot([x], [0.03], **_STAR, color=colour, transform=axes.get_xaxis_transform())
+    bottom = axes.get_xaxis_transform()
+    axes.plot([x], [0.03], **_STAR, color=colour, transform=bottom, label=Sign.UNCLAIMED)
 
 
 def draw_cross(axes: Axes, x: float, y: float, colour: str, transform: Any = None) -> None:
@@ -161,7 +181,38 @@ def note_signs(axes: Axes, marks: pd.DataFrame) -> None:
     """Explain circles, stars and crosses in the legend, if there are any."""
     if marks["launches"].notna().any():
         axes.scatter([], [], edgecolors=INK, **_CIRCLES, label=LAUNCHES)
-    if marks["starred"].any():
-        axes.plot([], [], **_STAR, color=INK, label=STARRED)
+    note_stars(axes, marks["starred"])
     if (marks["failed"] > 0).any():
         axes.plot([], [], **_CROSS, color=INK, label=FAILED)
+
+
+def note_stars(axes: Axes, starred: Iterable[object]) -> None:
+    """Explain stars in the legend, if there is one."""
+    if any(starred):
+        axes.plot([], [], **_STAR, color=INK, label=STARRED)
+
+
+def signs_of(figure: Figure) -> set[str]:
+    """What is drawn: labels of legends, and each `Sign`."""
+    return {str(artist.get_label()) for artist in figure.findobj()}
+
+
+def signs_text(signs: set[str]) -> str:
+    """What a caption says of the signs of points; nothing of what is not drawn."""
+    told = []
+    if signs & {LAUNCHES, Sign.INTERVAL}:
+        intervals = " with 95 % intervals" * (Sign.INTERVAL in signs)
+        some = ", from three launches on" * ({Sign.INTERVAL, Sign.FEW} <= signs)
+        arrows = "; arrows: intervals that leave the axes" * (Sign.ARROW in signs)
+        told.append(f"Markers: geometric means{intervals}{some}{arrows}.")
+    told += [text for sign, text in _TOLD.items() if sign in signs]
+    return " ".join(told)
+
+
+_TOLD = {
+    Sign.HOLLOW: "Hollow: not decided.",
+    Sign.COUNTED: "Numbers such as 2/3: launches that are ok, of those planned.",
+    Sign.UNCLAIMED: "A star at the bottom claims no efficiency.",
+    Sign.ABREAST: "Points side by side belong to one tick.",
+    Sign.SILENT: "Settings that exchange nothing stand in the table only.",
+}

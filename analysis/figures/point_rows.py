@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from analysis.figures.marks import (
     BOUND,
     STROKE,
+    Sign,
     draw_cross,
     draw_launches,
     draw_star,
@@ -81,8 +82,10 @@ def _draw_launches_and_mean(axes: Axes, mark: Any, look: tuple[str, str]) -> Non
     draw_launches(axes, launches, [mark.y] * len(launches), colour, shift=(0, 4))
     if math.isnan(mark.mean):
         return
-    inside, edge = (colour, PAPER) if getattr(mark, "filled", True) else (PAPER, colour)
-    axes.plot([mark.mean], [mark.y], marker, mfc=inside, mec=edge, zorder=3)
+    filled = getattr(mark, "filled", True)
+    inside, edge = (colour, PAPER) if filled else (PAPER, colour)
+    hollow = None if filled else Sign.HOLLOW
+    axes.plot([mark.mean], [mark.y], marker, mfc=inside, mec=edge, zorder=3, label=hollow)
     if mark.starred:
         draw_star(axes, mark.mean, mark.y, colour, shift=(-6, -5))  # the bound is at the right
 
@@ -91,10 +94,12 @@ def _draw_limits(axes: Axes, mark: Any, colour: str, limits: tuple[float, float]
     """The interval, the bound, and a cross where a launch should have been."""
     left, right = max(mark.low, limits[0]), min(mark.high, limits[1])
     if not math.isnan(mark.low):
-        axes.plot([left, right], [mark.y, mark.y], color=colour, linewidth=1.0, zorder=2)
+        line: dict[str, Any] = {"linewidth": 1.0, "zorder": 2}
+        axes.plot([left, right], [mark.y] * 2, color=colour, label=Sign.INTERVAL, **line)
         for end, seen, arrow in ((mark.low, left, "<"), (mark.high, right, ">")):
-            sign = "|" if end == seen else arrow
-            axes.plot([seen], [mark.y], sign, color=colour, markersize=4, clip_on=False)
+            look, sign = ("|", None) if end == seen else (arrow, Sign.ARROW)
+            small: dict[str, Any] = {"color": colour, "markersize": 4, "clip_on": False}
+            axes.plot([seen], [mark.y], look, **small, label=sign)
     if limits[0] <= mark.bound <= limits[1]:
         axes.plot([mark.bound], [mark.y], "|", color=colour, **STROKE)
     if mark.failed:
@@ -108,7 +113,8 @@ def _say(axes: Axes, mark: Any, left: float, *, counted: bool) -> None:
         axes.text(left, mark.y, f"   {told}", color=FAINT, va="center", fontsize=7)
     if counted:
         right, told = axes.get_yaxis_transform(), f"{mark.ok}/{mark.planned}"
-        axes.text(1.01, mark.y, told, transform=right, va="center", fontsize=7, color=FAINT)
+        look: dict[str, Any] = {"va": "center", "fontsize": 7, "color": FAINT}
+        axes.text(1.01, mark.y, told, transform=right, label=Sign.COUNTED, **look)
 
 
 def finish_values(axes: Axes, marks: pd.DataFrame, limits: tuple[float, float], label: str) -> None:
@@ -117,7 +123,8 @@ def finish_values(axes: Axes, marks: pd.DataFrame, limits: tuple[float, float], 
     axes.set_xlabel(label)
     if marks["bound"].notna().any():
         axes.plot([], [], "|", color=INK, **STROKE, label=BOUND)
-    note_signs(axes, marks)
+    beside = marks["starred"] & marks["mean"].notna()
+    note_signs(axes, marks.assign(starred=beside))
 
 
 def name_rows(axes: Axes, names: Sequence[str], heights: Sequence[float] = ()) -> None:
@@ -172,7 +179,7 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
             for side, own in placed[placed["num_workers"] == count].groupby("side"):
                 look = SIDE_COLOURS[str(side)], marker
                 draw_rows(axes, own, look, (0.0, right))
-        _draw_ideals(axes, quantity.ideals, right)
+        _draw_ideals(axes, quantity, right)
         name_rows(axes, [*names.values()], [*names])
         axes.set_ylim(placed["y"].max() + 0.6, -0.7)
         finish_values(axes, marks, (0.0, right), quantity.label)
@@ -192,14 +199,11 @@ def _on_rows(marks: pd.DataFrame) -> tuple[pd.DataFrame, dict[float, str]]:
     return placed, {float(y): str(name) for name, y in middles.items()}
 
 
-def _draw_ideals(axes: Axes, ideals: Mapping[int, float], right: float) -> None:
-    """Where perfect scaling would be; numbers of workers above lines that differ."""
-    at: dict[float, list[int]] = {}
-    for count, ideal in ideals.items():
-        at.setdefault(ideal, []).append(count)
-    for ideal, counts in at.items():
+def _draw_ideals(axes: Axes, quantity: Quantity, right: float) -> None:
+    """Where perfect scaling would be: for rates a line for each number of workers."""
+    for ideal, count in {ideal: count for count, ideal in quantity.ideals.items()}.items():
         if ideal <= right:
             axes.axvline(ideal, color=IDEAL, linewidth=1.0, linestyle=(0, (1, 1)), zorder=1)
-            told = f"{counts[0]} x single" if len(at) > 1 else "ideal"
+            told = "ideal" if quantity.is_claimed else f"{count} x single"
             above = axes.get_xaxis_transform()
             axes.text(ideal, 1.0, told, transform=above, ha="center", color=FAINT, fontsize=7)

@@ -81,6 +81,8 @@ def _draw(axes: Axes, side: str, made: pd.DataFrame, number: int) -> None:
 
 _HEIGHT = 3.6
 
+_FORETOLD = "predicted examples/s", "measured / predicted; bars: 90 %"
+
 
 def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
     """Measured over predicted rates against predicted ones; bars are intervals.
@@ -101,12 +103,14 @@ def plot_foretold(points: pd.DataFrame, title: str) -> Figure:
             axes.set_title(f"workers x {scale:g}", loc="left")
             logarithmic(axes.xaxis)
         name_figure(figure, title)
-        finish_grid(figure, grid, len(scales), ("predicted examples/s", "measured / predicted"))
+        finish_grid(figure, grid, len(scales), _FORETOLD)
     return figure
 
 
 def _draw_foretold(axes: Axes, points: pd.DataFrame, settings: list[str]) -> None:
     axes.axhline(1.0, color=INK, linewidth=0.8)
+    if not points["counts"].all():
+        axes.scatter([], [], s=18, facecolors="none", edgecolors=INK, label="apart")
     for number, setting in enumerate(settings):
         own = points[points["setting"] == setting]
         if own.empty:
@@ -124,6 +128,6 @@ def _draw_foretold(axes: Axes, points: pd.DataFrame, settings: list[str]) -> Non
                 facecolors=colour if counts else "none",
                 edgecolors=colour,
                 linewidths=0.8,
-                label=setting if counts else None,
+                label=setting if counts == own["counts"].max() else None,
                 zorder=3,
             )

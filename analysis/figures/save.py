@@ -20,6 +20,7 @@ from analysis.figures.against_workers import (
 )
 from analysis.figures.bars import (
     breakdown_data,
+    drawn_explanations,
     explanation_data,
     placement_data,
     plot_breakdown,
@@ -28,44 +29,87 @@ from analysis.figures.bars import (
 )
 from analysis.figures.changes import exchange_data, ladder_data, plot_exchange, plot_ladder
 from analysis.figures.contenders import contenders_data, plot_contenders
-from analysis.figures.step_timeline import plot_timeline, timeline_data
+from analysis.figures.marks import BOUND, Sign, signs_of, signs_text
+from analysis.figures.step_timeline import UNDER_WAY, plot_timeline, timeline_data
 from analysis.figures.style import save_figure
-from analysis.stats.points import left_out_text, point_table
-from analysis.stats.setting_pairs import without_changed
+from analysis.stats.points import left_out_text
+from analysis.stats.setting_pairs import rung_pairs, without_changed
+from ps_allreduce.point.sides import PS_ASYNC
 from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.files import write_atomically
 
-_LAUNCHES = (
-    "Small circles: one launch each. Large markers: geometric means with 95 % intervals, from "
-    "three launches on; an arrow marks an interval that leaves the axes."
-)
-_COUNTS = "Numbers such as 2/3: launches that are ok, of those planned."
-_COUNTS_BESIDE_LINES = (
-    "Points side by side are of one number of workers. Numbers such as 2/3: launches that are ok, "
-    "of those planned; beside lines only where an attempt was not ok."
-)
-_STARS = (
-    " A star says that the processors may have been the limit, of the point or of its base: such "
-    "points claim no efficiency."
-)
+_LEFT_OUT = "Other settings have a figure of their own."
 
 _SCALED = {
-    Scaling.WEAK: "Scaling is weak: each worker keeps its batch, so the global batch grows with "
-    "the workers.",
+    Scaling.WEAK: "Scaling is weak: each worker keeps its batch.",
     Scaling.STRONG: "Scaling is strong: all workers share the batch of a single one.",
 }
 
-_SEVERAL = (
-    "Doublings of workers are equally far apart. Where settings have axes of their own, those that "
-    "exchange nothing are left out; the table has them."
-)
 
-_LEFT_OUT = " Other settings have a figure of their own."
+def _throughput_text(case: Case, signs: set[str]) -> str:
+    shipped = [t for s in case.settings if (t := s.traits).as_shipped]
+    kinds = [*dict.fromkeys(traits.kind for traits in shipped)]
+    is_ = "is" if len(kinds) == 1 else "are"
+    told = f"{' and '.join(kinds)} {is_} TensorFlow as it ships." if kinds else ""
+    return " ".join(filter(None, [_asynchronous_text(case, signs), told]))
 
-_BOUNDS = (
-    " A stroke marks the bound that the links set, with perfect overlap; thin lines join those of "
-    "points that are joined. Points on one host have none."
-)
+
+def _asynchronous_text(case: Case, signs: set[str]) -> str:
+    sending = [s.traits.synchronous for s in case.settings if s.traits.communicates()]
+    told = "Asynchronous settings do not compute the same as synchronous ones."
+    return told * (len({*sending}) > 1)
+
+
+def _contenders_text(case: Case, signs: set[str]) -> str:
+    return _asynchronous_text(case, signs) * (PS_ASYNC.name in signs)
+
+
+def _efficiency_text(case: Case, signs: set[str]) -> str:
+    told = "Speed-up on strategy single, over workers."
+    if case.shares_cores:
+        told = "Rate over that of as many workers that do not communicate."
+    return f"{told} {_SCALED[case.points[0].experiment.workload.scaling]}"
+
+
+def _exchange_text(case: Case, signs: set[str]) -> str:
+    corrected = " Intervals are corrected for their number (Holm)." * (Sign.INTERVAL in signs)
+    return f"Launches are compared by turns where both have them.{corrected}"
+
+
+def _ladder_text(case: Case, signs: set[str]) -> str:
+    pairs = rung_pairs(case)
+    fewer = any(point.threads < before.threads for point, before in pairs)
+    thread = " The suite's step also takes a thread less." * fewer
+    corrected = " Intervals of ratios are corrected for their number (Holm)." * (
+        Sign.INTERVAL in signs
+    )
+    return f"Each rung keeps the changes above it.{thread}{corrected}"
+
+
+def _timeline_text(case: Case, signs: set[str]) -> str:
+    told = (
+        "The fastest point of a strategy with the most workers, in a traced step of median length, "
+        "on one clock."
+    )
+    if UNDER_WAY in signs:
+        told += (
+            " Lines: messages of gradients, each from the moment its gradient is ready until the "
+            "new value is on the worker."
+        )
+    return (
+        f"{told} What no bar covers lies between two steps, or before a step has its values. "
+        "The dashed line ends what is drawn."
+    )
+
+
+def _explanation_text(case: Case, signs: set[str]) -> str:
+    drawn = [told.row.points for told in drawn_explanations(case)]
+    batches = any(one.experiment.global_batch != two.experiment.global_batch for one, two in drawn)
+    scaled = " Where batches differ, the first step is scaled to as many examples." * batches
+    return (
+        f"Pairs that differ by the rule of decision; left of 0: what takes less.{scaled} "
+        "Intervals, and which parts are estimates, are in the table."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,22 +118,20 @@ class FigureKind:
 
     Attributes:
         plot: returns None where a case has nothing to show.
+        caption: what the picture does not say itself, by what is drawn (`signs_of`); what is said
+            of the signs of points follows.
         data: what is drawn, as a table; asked only for cases that have something to show.
         page: of the report, by its anchor.
         shows_changed: points with many different settings of the exchange can be told apart in it.
-        shows_bounds: the bounds of points stand beside them.
-        tells_scaling: the caption says what becomes of the batch with more workers.
     """
 
     name: str
     title: str
-    caption: str
+    caption: str | Callable[[Case, set[str]], str]
     plot: Callable[[Case], Figure | None]
     data: Callable[[Case], pd.DataFrame]
     page: str = "results"
     shows_changed: bool = False
-    shows_bounds: bool = False
-    tells_scaling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,46 +199,31 @@ class DrawnFigure:
 KINDS = (
     FigureKind(
         name="settings",
-        title="What the verdict compares, and every setting beside it",
-        caption="Above: what the verdict compares, on an axis that need not begin at 0. Below: "
-        "every setting that exchanges gradients, with as many workers as one of these. "
-        "Asynchronous settings do not compute the same as synchronous ones and stand apart. "
-        f"{_LAUNCHES} {_COUNTS}",
+        title="What the verdict compares, beside other settings",
+        caption=_contenders_text,
         plot=plot_contenders,
-        shows_bounds=True,
         shows_changed=True,
         data=contenders_data,
     ),
     FigureKind(
         name="throughput",
         title="Throughput",
-        caption=f"{_LAUNCHES} {_COUNTS_BESIDE_LINES} Dotted: workers times the rate of strategy "
-        "single, where workers have cores of their own. "
-        "Asynchronous settings (ps_async, stock_ps) do not compute the same as synchronous ones. "
-        f"stock_ps and stock_allreduce are TensorFlow as it ships. {_SEVERAL}",
+        caption=_throughput_text,
         plot=plot_throughput,
-        shows_bounds=True,
         data=rate_data,
     ),
     FigureKind(
         name="efficiency",
         title="Efficiency",
-        caption="Speed-up on strategy single, over workers; where workers share cores, the rate "
-        f"over that of as many workers that do not communicate. {_LAUNCHES} "
-        f"{_COUNTS_BESIDE_LINES} Where nothing is claimed, the reason stands on the row, or a star "
-        f"at the bottom. {_SEVERAL}",
+        caption=_efficiency_text,
         plot=plot_efficiency,
-        shows_bounds=True,
-        tells_scaling=True,
         data=efficiency_data,
         page="scaling",
     ),
     FigureKind(
         name="exchange",
         title="What each setting of the exchange changes",
-        caption="Each row is a setting of the exchange, compared with the setting of the title, by "
-        f"launches of the same turn where both have it. {_LAUNCHES} Intervals are "
-        f"corrected for their number (Holm). Hollow markers: not decided. {_COUNTS}",
+        caption=_exchange_text,
         plot=plot_exchange,
         data=exchange_data,
         shows_changed=True,
@@ -204,12 +231,7 @@ KINDS = (
     FigureKind(
         name="ladder",
         title="From TensorFlow as it ships to the suite's defaults",
-        caption="Each rung adds one change to the rung above it; the suite's step also takes a "
-        "thread less, where a worker has several cores. Beside a rung is the ratio of both "
-        "rates, by launches of the same turn where both have it, with an interval that is "
-        "corrected for the number of comparisons (Holm). Where a model has no batch norm, there "
-        f"is no rung for its statistics. {_LAUNCHES} Hollow markers: whether the rung brings "
-        "anything is not decided.",
+        caption=_ladder_text,
         plot=plot_ladder,
         data=ladder_data,
         shows_changed=True,
@@ -217,37 +239,30 @@ KINDS = (
     FigureKind(
         name="servers",
         title="Throughput against parameter servers",
-        caption=f"{_LAUNCHES} Asynchronous settings do not compute the same as synchronous ones "
-        "and stand apart. A grey dashed line across, where there is one, is all-reduce with as "
-        "many workers.",
+        caption=_asynchronous_text,
         plot=plot_against_servers,
         data=rate_data,
     ),
     FigureKind(
         name="packs",
-        title="Throughput against bytes per pack",
-        caption="All-reduce with TensorFlow's own packs, and in buckets; sizes stand at equal "
-        f"distances. {_LAUNCHES}",
+        title="Throughput of all-reduce against bytes per pack",
+        caption="",
         plot=plot_against_packs,
         data=rate_data,
     ),
     FigureKind(
         name="placement",
         title="Bytes per server, and throughput",
-        caption="Trainable bytes on each parameter server, read back from the devices: the hottest "
-        "server first, and at the top the placement whose hottest server holds least. The number "
-        "beside a bar is the hottest server's load over the mean; 1.00 is balanced. "
-        f"{_LAUNCHES}",
+        caption="Trainable bytes, read back from the devices; at the top the hottest server holds "
+        "least.",
         plot=plot_placement,
-        shows_bounds=True,
         data=placement_data,
         page="placement",
     ),
     FigureKind(
         name="breakdown",
         title="The mean step by what workers do",
-        caption="Means over steps, workers and launches, as in the table of parts. Circles: the "
-        "mean step of one launch each.",
+        caption="Means over steps, workers and launches.",
         plot=plot_breakdown,
         data=breakdown_data,
         page="breakdown",
@@ -255,13 +270,8 @@ KINDS = (
     ),
     FigureKind(
         name="timeline",
-        title="One step of each strategy",
-        caption="Of each strategy the point with the highest rate and the most workers, in a "
-        "traced step of median length, on one clock. Above: what the worker does. Below: a line "
-        "for each message of gradients, the one that is sent first at the top, from the moment its "
-        "gradient is ready until the new value is on the worker. A message waits for its turn "
-        "while as many others are under way as there may be. What no bar covers lies between two "
-        "steps, or before a step has its values. Beyond the dashed line nothing is drawn.",
+        title="One step by strategy",
+        caption=_timeline_text,
         plot=plot_timeline,
         data=timeline_data,
         page="timeline",
@@ -270,11 +280,7 @@ KINDS = (
     FigureKind(
         name="explanation",
         title="Why one setting is faster than another",
-        caption="Each bar is a pair that differs by the rule of decision. To the right of 0: "
-        "milliseconds of a mean step that a part takes more at the setting that is named first. To "
-        "the left: those that it takes less. The parts add up to the difference (diamond). Where "
-        "the global batches differ, the step of the first setting is scaled to the same number of "
-        "examples. Intervals, and which parts are estimates, are in the table.",
+        caption=_explanation_text,
         plot=plot_explanation,
         data=explanation_data,
         page="explanation",
@@ -301,7 +307,7 @@ def save_figures(case: Case, folder: Path, told: str) -> Sequence[SavedFigure]:
             made = DrawnFigure(
                 name=f"{kind.name}-{told}" if told else kind.name,
                 title=kind.title,
-                caption=_caption(kind, drawn) + _LEFT_OUT * (drawn is not case),
+                caption=_caption(kind, drawn, figure, _LEFT_OUT * (drawn is not case)),
                 figure=figure,
                 data=kind.data(drawn),
             )
@@ -309,11 +315,9 @@ def save_figures(case: Case, folder: Path, told: str) -> Sequence[SavedFigure]:
     return saved
 
 
-def _caption(kind: FigureKind, case: Case) -> str:
-    """With what is said only of signs that a figure has."""
-    scaling = case.points[0].experiment.workload.scaling
-    bounded = kind.shows_bounds and point_table(case)["rate_bound"].notna().any()
-    starred = any(point.mark for point in case.points)
-    scaled = f" {_SCALED[scaling]}" if kind.tells_scaling else ""
-    bounds = " ".join(filter(None, [_BOUNDS, left_out_text(case)])) if bounded else ""
-    return kind.caption + scaled + bounds + _STARS * starred
+def _caption(kind: FigureKind, case: Case, figure: Figure, left_out: str) -> str:
+    """What the picture does not say itself, of what is drawn in it."""
+    signs = signs_of(figure)
+    own = kind.caption if isinstance(kind.caption, str) else kind.caption(case, signs)
+    links = left_out_text(case) if BOUND in signs else ""
+    return " ".join(filter(None, [own, signs_text(signs), links, left_out]))

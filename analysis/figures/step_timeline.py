@@ -40,6 +40,7 @@ _WIDTH, _ROW_HEIGHT, _BARE_HEIGHT, _AROUND_ROWS = 7.4, 0.5, 0.28, 0.4
 _BAR, _MESSAGES = 0.3, 0.52
 
 UNSEEN = "a step that nobody sees into"
+UNDER_WAY = "message under way"
 _PARTS: dict[str, Any] = {
     "forward": bar_fill(0),
     "backward": {**bar_fill(0), "hatch": HATCHES[1], "edgecolor": PAPER},
@@ -53,7 +54,7 @@ _PARTS: dict[str, Any] = {
 #: colour, width of a line among few and among many, dashes.
 _WAY = (
     ("ready", "turn", "gradient waits for its turn", (COLOURS[4], 0.8, 0.1, (0, (1, 1.5)))),
-    ("turn", "acknowledged", "message under way", (COLOURS[6], 1.5, 0.9, "solid")),
+    ("turn", "acknowledged", UNDER_WAY, (COLOURS[6], 1.5, 0.9, "solid")),
     ("acknowledged", "back", "acknowledged, waits for its value", (COLOURS[7], 0.7, 0.4, "solid")),
 )
 

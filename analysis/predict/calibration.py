@@ -115,9 +115,8 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     if made := tuple(each for each in found if each is not None):
         return made
     raise UserError(
-        "there is nothing to predict from: no launch that sends gradients between hosts is ok and "
-        "has fewer workers than are asked for. Ask for more workers, or measure fewer (make "
-        "ps-sweep)."
+        "there is nothing to predict from: no launch to learn from sends gradients between hosts. "
+        "Measure some, with fewer workers than you ask for (make ps-sweep)."
     )
 
 

@@ -287,7 +287,7 @@ def show_check(found: PredictionCheck) -> None:
     if found.advice_gap is not None:
         console.print(
             f"The best setting was {found.advice_gap:.1%} faster than the advised one, in the mean "
-            f"of {count_text(len(found.questions), 'question')} (at most "
+            f"of {count_text(len(found.questions), 'question')} (95 % upper bound: "
             f"{found.advice_gap_high:.1%}).",
             markup=False,
         )

@@ -150,8 +150,8 @@ def check_predictions(
     counted = [each for each in points if each.counts]
     if not counted:
         raise UserError(
-            "no launch of a predicted setting was begun after its prediction (with processors "
-            f"that were {IDLE:.0%} busy at most): make these runs, and check again."
+            "no launch that counts was begun after its prediction (apart: processors more than "
+            f"{IDLE:.0%} busy, disturbances that were not calibrated): make these runs."
         )
     told = zip(measured, points, strict=True)
     questions = check_advice([pair for pair, each in told if each.counts])

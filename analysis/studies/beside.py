@@ -19,7 +19,7 @@ from analysis.data.case_names import file_names
 from analysis.data.cases import Case, Point
 from analysis.figures.marks import data_of, marks_of
 from analysis.figures.save import DrawnFigure
-from analysis.stats.points import mean_rate, point_table
+from analysis.stats.points import base_text, mean_rate, point_table
 from analysis.studies.shown import (
     PUBLISHED,
     Shown,
@@ -228,18 +228,18 @@ def _figures(curve: PublishedCurve, case: Case, told: str) -> list[DrawnFigure]:
     if not every["launches"].map(bool).any():
         return []
     data = data_of(pd.concat([marks.assign(curve=name) for name, marks in curves.items()]))
-    drawn = TEXTS.figure("figure", _drawn(case.name, curves, every), data)
+    drawn = TEXTS.figure("figure", _drawn(case, curves, every), data)
     return [replace(drawn, name=f"{drawn.name}-{told}") if told else drawn]
 
 
-def _drawn(name: str, curves: Mapping[str, pd.DataFrame], every: pd.DataFrame) -> Figure:
+def _drawn(case: Case, curves: Mapping[str, pd.DataFrame], every: pd.DataFrame) -> Figure:
     places = {
         label: marks.assign(x=marks["num_workers"].map(math.log2))
         for label, marks in curves.items()
     }
     ticks = {math.log2(count): str(count) for count in sorted({*every["num_workers"]})}
-    labels = "workers", "efficiency on a single worker"
-    return plot_panels({"": places}, ticks, labels, name=name)
+    labels = "workers", f"efficiency on {base_text(case)}"
+    return plot_panels({"": places}, ticks, labels, name=case.name)
 
 
 def _curves(curve: PublishedCurve, case: Case) -> dict[str, pd.DataFrame]:

@@ -56,7 +56,7 @@ _CURVE = ["scaling", "evaluation"]
 def _show(cases: Sequence[Case]) -> Shown:
     rows = pd.DataFrame([row for case in cases for row in _rows(case)])
     if rows.empty:
-        return Shown(sentences=["Nothing was evaluated, so there is no epoch to tell of."])
+        return Shown(sentences=["No single worker was evaluated, so there is no epoch to tell of."])
     curves = rows[rows["strategy"] != Horovod.kind]
     tables = [
         TEXTS.table("epochs", _epochs(curves)),

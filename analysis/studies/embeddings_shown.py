@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import data_of
+from analysis.figures.marks import Sign, data_of
 from analysis.figures.style import (
     COLOURS,
     INK,
@@ -228,10 +228,14 @@ def _drawn(rows: pd.DataFrame) -> Figure:
 def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
     logarithmic(axes.xaxis, axes.yaxis)
     axes.axhline(1.0, color=INK, linewidth=0.8)
+    if panel["low"].notna().any():
+        axes.set_label(Sign.INTERVAL)
     for label, line in panel.sort_values("share").groupby("sent", sort=False):
         place = LABELS.index(str(label))
         colour, marker = COLOURS[place], MARKERS[place]
         axes.plot(line["share"], line["by_bytes"], color=colour, linestyle="--", linewidth=0.8)
+        if line["by_bytes"].notna().sum() > 1:
+            axes.plot([], [], color=INK, linestyle="--", linewidth=0.8, label="by bytes alone")
         axes.errorbar(
             line["share"],
             line["over_whole"],
@@ -246,6 +250,7 @@ def _draw_panel(axes: Axes, panel: pd.DataFrame) -> None:
         )
         if (at := crossing(line, "by_bytes")) is not None:
             axes.axvline(at, color=colour, linestyle=":", linewidth=0.9)
+            axes.plot([], [], color=INK, linestyle=":", linewidth=0.9, label="equal by bytes")
 
 
 EMBEDDINGS = shown_study("embeddings", _show)

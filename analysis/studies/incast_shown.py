@@ -94,13 +94,15 @@ def _alike(experiment: Experiment) -> tuple[str, str, int]:
 
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:
     """What is kept behind the shallowest port, for all that is sent under each control."""
+    if rows["buffer"].nunique() == 1:
+        return
     shallowest = rows[rows["buffer"] == rows["buffer"].min()]
     for control, own in shallowest.groupby("control", sort=False):
         kept = intervals(own, ["kept", "low", "high"], ratio)
         told = "; ".join(f"{who} {each}" for who, each in zip(own["senders"], kept, strict=True))
         yield (
-            f"{control}, ports of {bytes_text(own['buffer'].iloc[0])}, rate over that behind deep "
-            f"ports: {told}."
+            f"{control}, ports of {bytes_text(own['buffer'].iloc[0])}, rate over that behind the "
+            f"deepest: {told}."
         )
 
 

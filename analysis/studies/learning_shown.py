@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from analysis.data.cases import Case, Point
 from analysis.data.metric import EXAMPLES_TO_TARGET, RATE, TIME_TO_TARGET, Metric
 from analysis.figures.curves import coloured, curves_of
-from analysis.figures.marks import side_name
+from analysis.figures.marks import FAILED, side_name
 from analysis.figures.save import DrawnFigure
 from analysis.figures.style import LINES, finish_grid, logarithmic, new_figure, style
 from analysis.stats.comparisons import decided
@@ -57,6 +57,9 @@ TEXTS = texts_of("learning")
 
 #: Settings whose numbers follow that of workers, and how a label calls them without the number.
 _FOLLOWING = {"num_ps": "", "synchronous_steps": "first synchronous"}
+
+#: Of a cross, in a legend.
+MISSED = "target not reached by all"
 
 #: Losses of a curve, at which seconds of all seeds are known.
 _GRID = 60
@@ -149,11 +152,20 @@ def _show(cases: Sequence[Case]) -> Shown:
         sentences=[sentence for task in tasks for sentence in _sentences(task)],
         tables=[TEXTS.table("table", _table(t), title=t.title) for t in tasks],
         figures=[
-            TEXTS.figure("curves", _drawn(tasks), pd.concat([task.curves for task in tasks])),
+            _learning_curves(tasks),
             *_against_workers(tasks),
             *_staleness(tasks),
         ],
     )
+
+
+def _learning_curves(tasks: Sequence[_Task]) -> DrawnFigure:
+    data = pd.concat([task.curves for task in tasks])
+    missed = " A band goes on to the right where one never did." * bool(
+        np.isinf(data["high"]).any()
+    )
+    caption = TEXTS.said["curves"]["caption"] + missed
+    return TEXTS.figure("curves", _drawn(tasks), data, caption)
 
 
 def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
@@ -326,7 +338,7 @@ def _draw_curves(axes: Axes, task: _Task, looks: Mapping[str, tuple[str, str]]) 
         axes.fill_betweenx(own["loss"], low, high, color=colour, alpha=0.15, lw=0)
         axes.plot(own["seconds"], own["loss"], line, color=colour, label=str(label), lw=1.2)
     if task.target_loss is not None:
-        axes.axhline(task.target_loss, color="black", linestyle=":", linewidth=0.8)
+        axes.axhline(task.target_loss, color="black", ls=":", lw=0.8, label="target")
     axes.set_xlim(0.0, end)
     logarithmic(axes.yaxis)
     axes.set_title(task.title, loc="left")
@@ -342,8 +354,19 @@ def _against_workers(tasks: Sequence[_Task]) -> Iterator[DrawnFigure]:
     marks = marks.assign(**{name: rows[name] for name in ("ok", "planned", "failed")})
     labels = [*dict.fromkeys(marks["label"])]
     panels = {str(panel): curves_of(own, labels) for panel, own in marks.groupby("panel")}
-    figure = plot_panels(panels, ticks, ("workers", "seconds to the target"), columns=1)
-    yield TEXTS.figure("against_workers", figure, rows.drop(columns=["side", "launches"]))
+    labels_of_axes = "workers", "seconds to the target"
+    figure = plot_panels(panels, ticks, labels_of_axes, _name_missed, columns=1)
+    missed = " Numbers such as 2/3: trainings that reached it, of all." * bool(rows["failed"].any())
+    caption = TEXTS.said["against_workers"]["caption"] + missed
+    data = rows.drop(columns=["side", "launches"])
+    yield TEXTS.figure("against_workers", figure, data, caption)
+
+
+def _name_missed(axes: Axes, _: str) -> None:
+    """These attempts ended well."""
+    for line in axes.get_lines():
+        if line.get_label() == FAILED:
+            line.set_label(MISSED)
 
 
 def _mark(task: _Task, each: _Trained) -> dict[str, object]:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import curves_of
-from analysis.figures.marks import data_of
+from analysis.figures.marks import STARRED, data_of
 from analysis.figures.style import (
     IDEAL,
     INK,
@@ -66,7 +66,9 @@ def _show(cases: Sequence[Case]) -> Shown:
         if not _is_on_one_host(point)
     )
     if not rows.empty:
-        tables.append(TEXTS.table("scaling", _scaling_table(rows)))
+        starred = f" *: {STARRED}." * bool((rows["mark"] != "").any())
+        caption = TEXTS.said["scaling"]["caption"] + starred
+        tables.append(TEXTS.table("scaling", _scaling_table(rows), caption=caption))
         figures.append(TEXTS.figure("figure", _drawn(rows), data_of(rows)))
     return Shown(
         sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],
@@ -198,7 +200,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         for scaling, marker in ((Scaling.WEAK, "x"), (Scaling.STRONG, "+")):
             cpu, _ = _published(model, scaling)
             if not math.isnan(cpu):
-                label = f"published, {scaling}"
+                label = f"published, processors, {scaling}"
                 axes.plot(MOST_THERE, cpu, marker, color=INK, ms=8, mew=1.6, label=label)
 
     ticks = {float(count): str(count) for count in hosts}

@@ -58,11 +58,13 @@ def _show(cases: Sequence[Case]) -> Shown:
     launches = pd.DataFrame([*_launches(cases)])
     if launches.empty:
         return Shown()
-    times = TEXTS.table("times", _times(launches))
+    cells = _times(launches)
+    empty = " Empty: no rate." * bool((cells == "").any(axis=None))
+    times = TEXTS.table("times", cells, caption=TEXTS.said["times"]["caption"] + empty)
     figures = [_time_figure(launches)]
     fitted = _fitted(launches)
     if not fitted:
-        told = "Too few settings were measured to fit models of the time."
+        told = "Too few settings or launches were measured to fit models of the time."
         return Shown(sentences=[told], tables=[times], figures=figures)
     tables = [times, TEXTS.table("fits", _fits(fitted))]
     tables += [

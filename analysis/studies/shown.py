@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
 from analysis.figures.curves import Curves, Ticks, draw_curves
-from analysis.figures.marks import known, top_of
+from analysis.figures.marks import known, signs_of, signs_text, top_of
 from analysis.figures.save import DrawnFigure
 from analysis.figures.style import finish_grid, name_figure, new_figure, style
 from analysis.stats.statistics import compare, estimate
@@ -72,9 +72,21 @@ class StudyTexts:
         """A table under its title and caption."""
         return TextTable(rows=rows, **self.said[name] | changes)
 
-    def figure(self, name: str, figure: Figure, data: pd.DataFrame) -> DrawnFigure:
-        """A figure under its name, title and caption."""
-        return DrawnFigure(figure=figure, data=data, **self.said[name])
+    def figure(
+        self, name: str, figure: Figure, data: pd.DataFrame, caption: str | None = None
+    ) -> DrawnFigure:
+        """A figure under its name, title and caption.
+
+        Args:
+            caption: where marks are not those of rates; else what is said of these follows.
+        """
+        said = self.said[name]
+        signs = signs_text(signs_of(figure))
+        told = " ".join(filter(None, [said.get("caption", ""), signs]))
+        told = told if caption is None else caption
+        return DrawnFigure(
+            name=said["name"], title=said["title"], caption=told, figure=figure, data=data
+        )
 
 
 def texts_of(name: str) -> StudyTexts:

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data.cases import Case, Point
-from analysis.figures.marks import data_of
+from analysis.figures.marks import data_of, note_signs
 from analysis.figures.point_rows import draw_rows, name_rows
 from analysis.figures.style import (
     COLOURS,
@@ -46,6 +46,9 @@ from ps_allreduce.point.inputs.data_set import Pipeline
 
 TEXTS = texts_of("storage")
 
+#: A pipeline that makes and keeps as little as it can.
+BADLY = "badly set"
+
 #: Of the axis; an interval of few launches may reach further.
 MOST = 1.2
 
@@ -57,12 +60,12 @@ def _show(cases: Sequence[Case]) -> Shown:
     points = launched(cases)
     rows = pd.DataFrame([*_rows(points)])
     if rows.empty:
-        told = "Nothing can be held against synthetic images: state --input synthetic and others."
+        told = "No rate from files stands beside one with synthetic images."
         return Shown(sentences=[told])
     rows = rows.sort_values(["of", "input"])
     return Shown(
         sentences=[*_sentences(rows)],
-        tables=[TEXTS.table("table", _text(rows))],
+        tables=[TEXTS.table("table", _text(rows), caption=_caption(rows))],
         figures=[TEXTS.figure("figure", _drawn(rows), data_of(rows))],
     )
 
@@ -113,7 +116,7 @@ def _names(points: Sequence[Point]) -> dict[InputFiles, str]:
 
 def _changed(pipeline: Pipeline) -> list[str]:
     if pipeline.prefetch == 0 and pipeline.parallel_maps == 1:
-        return ["badly set"]
+        return [BADLY]
     return replace(pipeline, read_size=None).title_parts()
 
 
@@ -126,6 +129,11 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
             for end in ends
         )
         yield f"{of}: means of {' to '.join(told)}, of the rate with synthetic images."
+
+
+def _caption(rows: pd.DataFrame) -> str:
+    said = TEXTS.said["table"]["caption"]
+    return f"{said} {TEXTS.said['badly']}" if rows["input"].str.contains(BADLY).any() else said
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:
@@ -146,7 +154,8 @@ def _drawn(rows: pd.DataFrame) -> Figure:
     right = max(MOST, 1.03 * max(max(each) for each in rows["launches"]))
     with style():
         figure, (axes,) = new_figure(1, 1, _AROUND + 3 * _ROW_HEIGHT * len(inputs))
-        groups = list(marks_from(rows, rows["relative"]).groupby("of", sort=False))
+        marks = marks_from(rows, rows["relative"])
+        groups = list(marks.groupby("of", sort=False))
         for place, (of, own) in enumerate(groups):
             shift = (place - (len(groups) - 1) / 2) * 0.7 / len(groups)
             look = COLOURS[place], MARKERS[place]
@@ -157,6 +166,7 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         name_rows(axes, inputs)
         axes.set_xlim(0.0, right)
         axes.set_xlabel("rate relative to synthetic images")
+        note_signs(axes, marks)
         legend_of_figure(figure, [axes])
     return figure
 

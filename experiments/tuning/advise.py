@@ -72,6 +72,8 @@ def told_advice(
     made = _kept(where)
     _check_model(model, [each.largest.workload.model.name for each in made.settings])
     told = _lines(advise(made.settings, hosts, bits_per_s, prices), hosts, prices)
+    if where.is_file():
+        return [f"From {made.source}.", *told]
     return [f"Not from your cluster, a first answer: {made.source}.", *told, *_OF_YOUR_OWN]
 
 
@@ -147,12 +149,9 @@ def _lines(
     if advice.asynchronous and not learned:
         yield f"None of these is advised without its time to a loss: {_effort(best)}."
     if best.experiment.network is not None and best.limit == "processors":
-        yield (
-            "Emulated hosts share one machine's processors, which limit here: hosts of your own "
-            "would do better."
-        )
+        yield "Emulated hosts share one machine's processors, which limit here."
     if best.unknown:
-        yield f"Not known or assumed, which widens intervals: {'; '.join(best.unknown)}."
+        yield f"Not known or assumed: {'; '.join(best.unknown)}."
     yield f"Weighed: {count_text(advice.weighed, 'cluster')}."
 
 
@@ -230,5 +229,6 @@ def _cost(made: Prediction, prices: Prices) -> float:
 
 
 def _overlap(best: Prediction, other: Prediction) -> str:
-    is_apart = best.low is not None and other.high is not None and best.low > other.high
-    return "" if is_apart else "; their intervals overlap"
+    if best.low is None or other.high is None:
+        return "; bounds are no rates"
+    return "" if best.low > other.high else "; their intervals overlap"

@@ -417,6 +417,6 @@ CASE_PAGES: Mapping[tuple[str, str], Callable[[CaseReport], PagePart]] = {
     ("breakdown", "Where the time of a step goes"): _breakdown,
     ("explanation", "Why one setting is faster than another"): _explanation,
     ("pop", "POP metrics"): _pop,
-    ("timeline", "One step of each strategy"): _timeline,
+    ("timeline", "One step by strategy"): _timeline,
     ("run", "What was run"): _what_was_run,
 }

@@ -135,7 +135,7 @@ def test_three_numbers_of_workers_are_lines_with_a_tick_for_each() -> None:
     assert list(axes.get_xticks()) == [0, 1, 2]
     assert ticks(figure) == ["1", "2", "4"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "images/s")
-    assert legend(figure) == ["ideal", "single", "one launch each"]
+    assert legend(figure) == ["workers x single", "single", "one launch each"]
     assert texts(figure) == ["all-reduce"]
     # The ideal line ends at four times 100 images/s; it leaves the axes.
     assert axes.get_ylim() == pytest.approx((0, 1.3 * 110))
@@ -646,3 +646,9 @@ def test_predicted_settings_have_the_colour_of_their_side_and_markers_of_their_o
     colours = [to_hex(np.asarray(each.get_facecolor()).tolist()[0]) for each in marks]
     assert colours == [SIDE_COLOURS[side] for side in PREDICTED["side"]]
     assert len({np.asarray(each.get_paths()[0].vertices).tobytes() for each in marks}) == len(marks)
+
+
+def test_a_legend_of_predictions_names_settings_that_do_not_count() -> None:
+    apart = PREDICTED.assign(counts=[False, True, True])
+    assert {*PREDICTED["setting"], "apart"} <= {*legend(plot_foretold(apart, "before"))}
+    assert "apart" not in legend(plot_foretold(PREDICTED, "before"))

@@ -123,7 +123,8 @@ def test_every_difference_that_is_explained_stands_in_a_table_of_comparisons() -
 def test_captions_leave_outcomes_to_tables() -> None:
     """They are the same for all cases, so they could only be wrong."""
     said_of_any = [Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL, Outcome.NO_VERDICT]
-    assert not [kind.name for kind in KINDS if any(text in kind.caption for text in said_of_any)]
+    fixed = {kind.name: kind.caption for kind in KINDS if isinstance(kind.caption, str)}
+    assert not [name for name, said in fixed.items() if any(text in said for text in said_of_any)]
 
 
 def _check_headline(case: Case, main: Comparison) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.figures.marks import FAILED
 from analysis.report.what_was_run import what_was_run
 from analysis.stats.decision import Contest, Outcome, decide
-from analysis.studies.learning_shown import LEARNING
+from analysis.studies.learning_shown import LEARNING, MISSED
 from ps_allreduce.point.inputs.data import OwnDataset
 from ps_allreduce.point.optimizers import Momentum
 from ps_allreduce.point.strategies import AsynchronousServers, SynchronousServers
@@ -140,6 +141,8 @@ def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_n
     )
     curves, figure = shown.figures
     assert {*curves.data["strategy"]} == {*figure.data["label"]} == {"ps_sync, round_robin"}
+    named = {text.get_text() for text in figure.figure.legends[0].get_texts()}
+    assert (MISSED in named, FAILED in named) == (True, False)
     told = figure.data[["x", "median", "ok", "planned"]]
     assert told.to_numpy().tolist() == [[2, 21, 3, 3], [4, 11, 2, 3]]
 

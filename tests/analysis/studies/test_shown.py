@@ -131,6 +131,17 @@ def incast_cases() -> tuple[Case, ...]:
     return cases_of(*[runs(p, times(f)) for p, f in factors.items()])
 
 
+def test_nothing_is_told_over_the_deepest_port_where_there_is_one() -> None:
+    cases = cases_of(runs(behind_ports(AllReduce, 1 << 22, "cubic"), times(1.0)))
+    assert not [said for said in INCAST.show(cases).sentences if "deepest:" in said]
+
+
+def test_epochs_without_that_of_a_single_worker_are_no_lack_of_evaluations() -> None:
+    four = on_hosts(make_experiment(AllReduce, 4, workload=emulated("ResNet50", 64, 0.6, 32)), 1e8)
+    shown = CLAIX.show(cases_of(epoch(four, 400, 300, EvaluationMode.SEQUENTIAL)))
+    assert "No single worker was evaluated" in shown.sentences[0]
+
+
 def towers(rows: int) -> Iterator[list[RunRecord]]:
     """A gather takes 300 rows a worker, whole tables all of them; both take the link's time."""
     load = Workload(
@@ -423,4 +434,4 @@ def test_the_report_answers_the_question_of_the_study(tmp_path: Path) -> None:
     assert page.count(answer) == 1
     assert "No verdict" not in told + page
     # The table beside the published numbers stands on the screen as well.
-    assert "There is the original, here this sweep." in told
+    assert "There is the original, here this sweep: " in told

@@ -65,7 +65,7 @@ def test_a_report_leaves_a_trace_for_each_point_and_says_what_tracing_cost(tmp_p
     assert [name.split("-")[1] for name in names] == ["allreduce", "ps_sync", "stock_allreduce"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert all(name in page for name in names)
-    assert "One step of each strategy" in page
+    assert "One step by strategy" in page
     assert (tmp_path / "timeline.png").exists()
     for name in names:
         trace = json.loads(gzip.decompress((tmp_path / name).read_bytes()))

@@ -219,7 +219,10 @@ def test_the_command_says_it_with_a_command_to_paste(
     assert "make advise HOSTS=16" in refused
     assert "model mine.py:build was not measured: state with --model one of " in refused
     assert main(["advise", str(tmp_path), "--hosts", "200"]) == 0
-    assert "too far from what was measured" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "too far from what was measured" in told
+    # Bounds have no intervals.
+    assert "intervals" not in told
     assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
     assert " images/s (measured: " in capsys.readouterr().out
     assert main(["advise", str(tmp_path / "nowhere"), "--hosts", "8"]) == 2
@@ -235,7 +238,10 @@ def test_what_comes_with_the_suite_answers_without_a_cluster(
     shown = capsys.readouterr().out
     assert shown.startswith("Not from your cluster, a first answer: ")
     assert main(["advise", str(path), "--hosts", "8"]) == 0
-    assert capsys.readouterr().out == shown
+    # A file may be that of the reader's own cluster.
+    first, *answer = capsys.readouterr().out.splitlines()
+    assert first.startswith("From ")
+    assert answer == shown.splitlines()[1 : 1 + len(answer)]
     assert main(["advise", name, "--hosts", "8", "--model", "VGG16"]) == 2
 
 
