@@ -184,8 +184,8 @@ def outcome_text(decision: Decision) -> str:
 
 def limited_text(limited: int, runs: str) -> str:
     """In how many of `8 runs` processors may have been the limit; empty if in none."""
-    told = f"In {limited} of {runs}, processors were {BUSY_LIMIT:.0%} busy or more, so they may "
-    return f"{told}have been the limit." if limited else ""
+    told = f"In {limited} of {runs}, shared processors were {BUSY_LIMIT:.0%} busy or more, so they "
+    return f"{told}may have been the limit." if limited else ""
 
 
 def points_text(points: Sequence[str], chosen: Iterable[bool]) -> str:

@@ -253,8 +253,8 @@ KINDS = (
     FigureKind(
         name="placement",
         title="Bytes per server, and throughput",
-        caption="Trainable bytes, read back from the devices; at the top the hottest server holds "
-        "least.",
+        caption="Trainable bytes of what is exchanged whole, read back from the devices; at the "
+        "top the hottest server holds least.",
         plot=plot_placement,
         data=placement_data,
         page="placement",

@@ -216,7 +216,7 @@ def show_predictions(made: PredictionFile) -> None:
     """Print a row for each setting and number of workers, and what limits trust in them."""
     points, console = made.predicted.points, Terminal(highlight=False, width=_WIDTH)
     notes = _notes(points)
-    names = ("setting", "rate [90 %]", "at most", "efficiency", "limit", "")
+    names = ("setting", "rate [90 %]", "bound", "efficiency", "limit", "")
     rows = [[*_cells(each), _marks(each, notes)] for each in points]
     console.print(_table(names, rows))
     for mark, text in notes.items():

@@ -221,7 +221,7 @@ def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str
         )
     if row is not None and any(is_busy(point).any() for point in row.points):
         told.append(_stands_by_most_text(row, is_busy, "so busy"))
-    marked = f"Points with such runs are marked {MARK}."
+    marked = f"Results mark such points {MARK}."
     return [" ".join(filter(None, [*told, marked]))] if told else []
 
 
@@ -239,9 +239,11 @@ def loss_lines(case: Case) -> list[str]:
         )
     if stalled.any():
         both, several = ((lost > 0.0) & (stalled > 0.0)).sum(), (stalled > 0.0).sum()
+        told = int(case.launches["stalled_s"].notna().sum())
+        known = f"known of {told}; " * (told < len(stalled))
         lines.append(
             f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
-            f"time (up to {percent_text(stalled.max(), STALLED_LIMIT)}"
+            f"time ({known}up to {percent_text(stalled.max(), STALLED_LIMIT)}"
             f"{points_text(points, stalled > 0.0)}); "
             f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {both} of "
             f"{several} that stalled."

@@ -31,7 +31,7 @@ from analysis.stats.findings import (
     runner_up,
     undecided_with,
 )
-from analysis.stats.rivals import Kind, costs_alike, default_text, passed_over
+from analysis.stats.rivals import Kind, contenders, costs_alike, default_text, passed_over
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -87,7 +87,17 @@ def stock_sentence(row: Comparison) -> str:
     training, told = training_text(row.first.best), as_told(row)
     apart = transports_label(*(point.transport for point in told.points))
     against = f"Against plain TensorFlow, both {training}{', ' * bool(apart)}{apart}:"
-    return " ".join(filter(None, [against, _stock_text(told), _best_text(told), beyond_text(row)]))
+    said = [against, _stock_text(told), _best_text(told), beyond_text(row), _unchosen_text(row)]
+    return " ".join(filter(None, said))
+
+
+def _unchosen_text(row: Comparison) -> str:
+    """Which settings a comparison passes over, but for those that the headline tells of."""
+    main = comparisons(row.case).main
+    known = [side.points for side in main.sides] if main else [*contenders(row.case)]
+    told = {point for own in known for point in own}
+    new = [side.points for side in row.sides if told.isdisjoint(side.points)]
+    return passed_over_line(row.case, *new, basis=row.basis)
 
 
 def _best_text(row: Comparison) -> str:
@@ -319,13 +329,14 @@ def _next_text(table: Comparisons, row: Comparison, contending: Sequence[Point])
     return "" if known else f", and {factor_text(nearest.decision)} faster than {label}, the next"
 
 
-def passed_over_line(case: Case, *chosen: Sequence[Point]) -> str:
+def passed_over_line(case: Case, *chosen: Sequence[Point], basis: Basis | None = None) -> str:
     """Settings that no verdict is of, because they have too few launches; empty if there are none.
 
     Args:
         chosen: the settings that the verdict chooses from, by side.
+        basis: of the sides.
     """
-    few = [point for own in chosen for point in passed_over(case, own)]
+    few = [point for own in chosen for point in passed_over(case, own, basis)]
     if not few:
         return ""
     names = "; ".join(f"{point.setting.label} ({len(point.rates)})" for point in few)
@@ -372,8 +383,9 @@ def _against(row: Comparison, contending: Sequence[Point]) -> str:
     if decision.outcome is Outcome.EQUAL:
         return f"it is {decision.outcome} to {named}, {factor}, {launches}"
     if decision.outcome is Outcome.UNDECIDED:
+        hardest = ", the hardest to decide," * (len(contending) > 2)
         return (
-            f"whether it is faster than {named} is undecided ({factor}, {launches}), and "
+            f"whether it is faster than {named}{hardest} is undecided ({factor}, {launches}), and "
             f"{missing_text(decision)}"
         )
     return f"it is {factor} faster than {named}, {launches}"

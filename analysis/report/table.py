@@ -214,10 +214,10 @@ def text_table(case: Case) -> pd.DataFrame:
         if column.spell is not None:
             text[name] = _spelled(points, name, column)
     for base in BASES:
-        claimed = (points[f"marks_{base}"] == "") | points[f"base_{base}"].isna()
+        starred, known = points[f"marks_{base}"] != "", points[f"base_{base}"].notna()
         name = f"efficiency_{base}"
-        text[name] = text[name].where(claimed, f"not claimed {MARK}")
-        text[name] = text[name].mask(claimed & points["uneven"], "not claimed")
+        text[name] = text[name].mask(known & points["uneven"], "not claimed")
+        text[name] = text[name].mask(known & starred, f"not claimed {MARK}")
     sent = np.array([point.sends for point in case.points])
     text["communication_s"] = text["communication_s"].where(sent, NONE)
     return text

@@ -148,7 +148,7 @@ def _opening(case: Case, main: Comparison | None, *, is_alone: bool) -> tuple[st
     row = headline_row(case)
     network = network_sentence(row, is_alone=is_alone) if row else ""
     if main:
-        over = passed_over_line(case, *(side.points for side in main.sides))
+        over = passed_over_line(case, *(side.points for side in main.sides), basis=main.basis)
         return " ".join(filter(None, [*_of_sides(case, main), over])), network
     if contending := next(contenders(case), None):
         said = [fastest_sentence(case, contending), passed_over_line(case, contending)]

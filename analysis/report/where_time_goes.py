@@ -156,7 +156,7 @@ def pop_note(case: Case, metrics: pd.DataFrame) -> str:
     told = [
         "Shares of the workers' time (POP, co-design.pop-coe.eu/metrics). Parallel efficiency is "
         "load balance x communication efficiency. Communication efficiency is serialisation x "
-        "transfer."
+        "transfer; it stands where gradients are sent."
     ]
     if any(not point.setting.traits.synchronous for point in case.points):
         told.append("Of asynchronous workers nothing but input makes serialisation less than 1.")
@@ -307,13 +307,14 @@ def humps_lines(case: Case) -> list[str]:
     found = case.launches["second_hump_s"].notna()
     if not found.any():
         return []
-    one = case.launches[found].iloc[0]
+    one, told = case.launches[found].iloc[0], int(case.launches["hump_s"].notna().sum())
+    known = f" (known of {told})" * (told < len(found))
     humps = sorted(one[["hump_s", "second_hump_s"]].astype(float) * 1e3)
     near = " and ".join(f"{number(three_digits(ms))} ms" for ms in humps)
     return [
         f"Step times have two humps in {found.sum()} of {count_text(len(found), 'run')}"
-        f"{points_text(points, found)}. In one of {next(compress(points, found))} they are near "
-        f"{near}."
+        f"{known}{points_text(points, found)}. In one of {next(compress(points, found))} they are "
+        f"near {near}."
     ]
 
 

@@ -186,13 +186,13 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     )
     yield Doubt(
         reason=f"{most} of {made} attempts of {sound.setting.label} ended well, but "
-        f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}"
-        f"{_OTHERS if few else ''}"
+        f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}, a third "
+        f"or more apart{_OTHERS if few else ''}"
     )
 
 
 #: What is to be feared of a setting of which some launches ended well.
-_OTHERS = "; how fast the other attempts would be is not known"
+_OTHERS = "; how fast the others would be is not known"
 
 
 def _chosen(count: int) -> str:

@@ -268,22 +268,24 @@ def _may_contend(point: Point, synchronous: bool) -> bool:
     return traits.synchronous is synchronous and not traits.as_shipped and traits.communicates()
 
 
-def passed_over(case: Case, chosen: Sequence[Point]) -> list[Point]:
+def passed_over(case: Case, chosen: Sequence[Point], basis: Basis | None) -> list[Point]:
     """Settings that train like chosen ones on as many hosts, and have too few launches.
 
     Args:
         chosen: what sides or contenders were made of.
+        basis: of sides; those on equal hosts may have other numbers of workers.
     """
     fewest = min([MIN_LAUNCHES, *(len(point.rates) for point in chosen)])
-    sizes = {_kind(point) for point in chosen}
-    return [p for p in case.points if len(p.rates) < fewest and _kind(p) in sizes]
+    kinds = {_kind(point, basis) for point in chosen}
+    return [p for p in case.points if len(p.rates) < fewest and _kind(p, basis) in kinds]
 
 
-def _kind(point: Point) -> tuple[object, ...]:
+def _kind(point: Point, basis: Basis | None) -> tuple[object, ...]:
     """What sides and contenders have in common."""
     own, traits = point.experiment.strategy, point.setting.traits
     trained = traits.side, traits.synchronous, traits.as_shipped, own.is_altered
-    return *trained, point.transport, point.num_workers, point.room
+    workers = None if basis is Basis.HOSTS else point.num_workers
+    return *trained, point.transport, workers, point.room
 
 
 def default_of(point: Point, contending: Sequence[Point]) -> Point | None:

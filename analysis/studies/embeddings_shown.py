@@ -182,7 +182,9 @@ def crossing(line: pd.DataFrame, name: str) -> float | None:
 def _sentences(rows: pd.DataFrame) -> Iterator[str]:
     """What rows are worth where fewest of them are looked up."""
     least = rows[rows["share"] == rows["share"].min()]
-    for title, panel in _panels(least):
+    for place, (title, every) in enumerate(_panels(least)):
+        # What has no servers is told once.
+        panel = every[every["num_ps"] > 0] if place else every
         ends = intervals(panel, ["over_whole", "low", "high"], ratio)
         told = "; ".join(f"{who} {each}" for who, each in zip(panel["sent"], ends, strict=True))
         share = panel["share"].iloc[0]

@@ -95,7 +95,7 @@ def _host_table(points: Sequence[Point]) -> pd.DataFrame:
                 "model": model_name(point.experiment),
                 "processes x threads": _processes(point),
                 "batch": str(point.experiment.global_batch),
-                "images/s": with_interval(number, *estimate(point.rates).ends),
+                "images/s": _marked(with_interval(number, *estimate(point.rates).ends), point.mark),
             }
             for point in in_order
         ]
@@ -134,7 +134,7 @@ def _row(point: Point, base: Point) -> dict[str, object]:
         "hosts": hosts_of_workers(point.experiment),
         "rate": mean_rate(point),
         **over_base("speed_up", point.rates, base.rates),
-        "mark": point.mark,
+        "mark": point.mark or base.mark,
     }
 
 
@@ -152,8 +152,8 @@ def _scaling_cells(row: Mapping[Hashable, Any]) -> dict[str, str]:
         "model": str(row["model"]),
         "hosts": f"{row['hosts']}, {row['scaling']}",
         "strategy": str(row["strategy"]),
-        "images/s": number(row["rate"]) + row["mark"],
-        "efficiency": ratio_text(*ends),
+        "images/s": number(row["rate"]),
+        "efficiency": _marked("not claimed", row["mark"]) if row["mark"] else ratio_text(*ends),
         "there": ", ".join(ratio(known) for known in there if not math.isnan(known)),
     }
 
@@ -175,11 +175,19 @@ def _scaling_sentences(rows: pd.DataFrame) -> Iterator[str]:
         return
     most = rows[(rows["hosts"] == rows["hosts"].max()) & (rows["scaling"] == Scaling.WEAK)]
     told = [
-        f"{row['model']} {ratio_text(row['speed_up'], row['low'], row['high'])} ({row['strategy']})"
+        f"{row['model']} {_speed_up_text(row)} ({row['strategy']})"
         for row in most.sort_values(["model", "strategy"]).to_dict("records")
     ]
     if told:
         yield f"Weak scaling on {rows['hosts'].max()} hosts, speed-up over one: {', '.join(told)}."
+
+
+def _speed_up_text(row: Mapping[Hashable, Any]) -> str:
+    return _marked(ratio_text(row["speed_up"], row["low"], row["high"]), row["mark"])
+
+
+def _marked(text: str, mark: str) -> str:
+    return f"{text} {mark}".rstrip()
 
 
 def _marks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -103,8 +103,8 @@ def _pictures(shown: Sliders) -> Iterator[DrawnFigure]:
         name="efficiency-ahead",
         title="Efficiency",
         caption=f"Rate over workers times the rate of one that sends nothing, links of {at}. "
-        f"Bands: 90 %. Thin lines: what is possible at most; beyond {FURTHEST} times the workers "
-        "that were measured only that is said.",
+        f"Bands: 90 %. Thin lines: the bound, which bands may pass; beyond {FURTHEST} times the "
+        "workers that were measured only that is said.",
         figure=_plot_efficiencies(shares),
         data=shares,
     )

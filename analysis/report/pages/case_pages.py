@@ -94,12 +94,14 @@ def _comparisons(report: CaseReport) -> PagePart:
     apart = pair_rows(case, same_transport=False)
     left_out = "Settings that pairs leave out are in the table of changed settings."
     caption = f"Ratio of {case.unit}/s, first over second. {CORRECTED}"
+    has_met = Kind.MET in {*sides.get("compared", ())}
+    of_met = " Of two settings of compared sides, decided pairs stand here."
     return PagePart(
         sentences=report.verdict.details,
         tables=[
             TextTable(
                 rows=sides,
-                caption=caption,
+                caption=caption + of_met * has_met,
                 folded=f"Comparisons by kind ({len(sides)})",
             ),
             TextTable(
@@ -144,7 +146,7 @@ def _placement(report: CaseReport) -> PagePart:
         tables=[
             TextTable(
                 rows=rows,
-                caption="Trainable bytes per parameter server.",
+                caption="Trainable bytes per parameter server, of what is exchanged whole.",
                 wraps={"planned bytes": "bytes", "read back": "bytes"},
             ),
             TextTable(

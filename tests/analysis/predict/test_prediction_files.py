@@ -167,7 +167,9 @@ def test_launches_that_were_not_learned_from_are_counted_and_doubts_told(
     assert (
         "not learned from: 3 of what is asked about, 1 that do not tell what they send where."
     ) in shown
-    assert "In 1 of 4 launches that send gradients, processors were 90% busy or more" in shown
+    assert (
+        "In 1 of 4 launches that send gradients, shared processors were 90% busy or more" in shown
+    )
     assert (
         "went to other programs in 1 of 4 launches that send gradients (known of 1; up to 12%)"
         in shown

@@ -27,6 +27,7 @@ from analysis.report.screen import verdict_text
 from analysis.report.table import report_table, text_table
 from analysis.report.verdict import verdict
 from analysis.report.what_was_run import what_was_run
+from analysis.report.where_time_goes import humps_lines
 from analysis.stats.points import point_table
 from analysis.wording import points_text
 from ps_allreduce.exchange.stacking import RowRule
@@ -281,6 +282,19 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     assert told[12:-1] in counted.iloc[1]
     (case,) = make_cases(table.assign(steadiness=steadiness, stalled_s=0.1), records)
     assert not any("did not keep one speed" in line for line in verdict(case).doubts)
+
+
+def test_humps_and_stalls_tell_of_how_many_runs_they_are_known() -> None:
+    table, records = table_of(runs(make_experiment(AllReduce, 2), times(1.0)))
+    known: dict[str, Any] = {"hump_s": [0.1, 0.1, None], "second_hump_s": [0.3, None, None]}
+    known |= {"stalled_s": [0.02, 0.0, None], "mean_step_s": 0.1}
+    (case,) = make_cases(table.assign(**known), records)
+    (humps,) = humps_lines(case)
+    assert "in 1 of 3 runs (known of 2): 1 of" in humps
+    (stalls,) = loss_lines(case)
+    assert stalls.startswith(
+        "1 of 3 runs stalled for more than 3% of their time (known of 2; up to"
+    )
 
 
 def test_launches_of_too_few_steps_for_a_label_say_so() -> None:

@@ -193,8 +193,8 @@ def test_unequal_failures_take_the_headline_away() -> None:
     found = said({RING: times(2.0), SYNC: times(1.0) | lost})
     assert found.headline.startswith("No verdict on all-reduce and ps_sync, round_robin at 2")
     assert found.headline.endswith(
-        "3 of 3 attempts of all-reduce ended well, but only 3 of 6 of ps_sync, round_robin; how "
-        "fast the other attempts would be is not known."
+        "3 of 3 attempts of all-reduce ended well, but only 3 of 6 of ps_sync, round_robin, a "
+        "third or more apart; how fast the others would be is not known."
     )
     (pair,) = pairs_of(case_of(runs(RING, times(2.0)), runs(SYNC, times(1.0) | lost)))
     assert pair.decision.outcome is Outcome.NO_VERDICT

@@ -269,7 +269,10 @@ def test_the_pair_that_takes_most_launches_says_when_it_is_known_which_setting_i
     }
     assert (missing[1, 2] or 200) > (missing[1, 4] or 200)
     said = verdict(case).headline
-    assert "whether it is faster than ps_sync, round_robin, 2 ps is undecided" in said
+    assert (
+        "whether it is faster than ps_sync, round_robin, 2 ps, the hardest to decide, is undecided"
+        in said
+    )
     assert f"about {missing[1, 2]} more launches of each side would decide" in said
 
 

@@ -211,6 +211,23 @@ def test_plain_tensorflow_meets_the_suite_on_hosts_of_the_main_comparison() -> N
     assert [point.common("num_hosts") for point in row.points] == [4, 4]
 
 
+def test_a_setting_of_plain_tensorflow_with_too_few_launches_on_as_many_hosts_is_named() -> None:
+    settings = {"num_ps": 4, "layout": LayoutKind.COLOCATED}
+    ours, lost = (
+        make_experiment(kind, 4, **settings, **ON_HOSTS)
+        for kind in (AsynchronousServers, StockServers)
+    )
+    dedicated = {"num_ps": 2, "layout": LayoutKind.DEDICATED}
+    stock = make_experiment(StockServers, 2, **dedicated, **ON_HOSTS)
+    launches = {ours: times(2.0), stock: times(1.0), lost: times(3.0, 1)}
+    case = case_of(
+        {reduced(4): times(1.0), served(4, 4, LayoutKind.COLOCATED): times(1.0)} | launches
+    )
+    (line,) = verdict(case).stock
+    label = {point.experiment: point.setting.label for point in case.points}[lost]
+    assert line.endswith(f"Passed over, having fewer launches: {label} (1).")
+
+
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
     beside = served(4, 4, LayoutKind.COLOCATED)
     points = {reduced(4): times(1.0), beside: times(1.5), served(3, 1): times(2.0)}

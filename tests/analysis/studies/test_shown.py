@@ -383,6 +383,17 @@ def test_a_speed_up_is_over_a_host_with_as_many_processes_and_the_same_strategy(
     assert [text.split()[0] for text in table.rows["efficiency"]] == ["1.00", "1.00"]
 
 
+def test_no_efficiency_of_hosts_is_claimed_where_the_processors_may_have_been_the_limit() -> None:
+    load = emulated("ResNet50", 128, 0.35, 128)
+    one, four = (
+        on_hosts(make_experiment(kind, n, workload=load), 1e9)
+        for kind, n in ((Single, 1), (AllReduce, 4))
+    )
+    shown = OSU.show(cases_of(runs(one, times(1.0)), runs(four, times(3.9), machine_busy=0.97)))
+    assert [*shown.tables[0].rows["efficiency"]] == ["not claimed *"]
+    assert "] * (" in shown.sentences[0]
+
+
 def test_a_sequential_evaluation_bounds_the_speed_up_of_an_epoch() -> None:
     # 60 % at 100/s and 20 % at 300/s; four workers train four times as fast.
     training, evaluating = PATCHES * 0.6 / 100, PATCHES * 0.2 / 300

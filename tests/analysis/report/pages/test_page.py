@@ -413,7 +413,7 @@ def test_busy_processors_are_told_once(tmp_path: Path) -> None:
     told = ("this machine's processors were 95% busy: it may have been the limit",)
     records = runs(make_experiment(AllReduce, 2, **own), RATES, machine_busy=0.95, warnings=told)
     page = reported(tmp_path, records)
-    assert "In 3 of 3 runs, processors were 90% busy or more" in page
+    assert "In 3 of 3 runs, shared processors were 90% busy or more" in page
     assert "s processors were 95% busy: it may" not in page
 
 
