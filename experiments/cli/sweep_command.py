@@ -14,7 +14,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from analysis.wording import count_text
 from experiments import surroundings
 from experiments.cli.links import FirstLook, tell_exchange
 from experiments.cli.pilot import Pilot
@@ -221,7 +220,7 @@ def _conclude(result: SessionResult, console: Console) -> int:
         f"fraction {result.useful_fraction:.2f} (with warm-up)"
     )
     console.print(
-        f"{count_text(made, 'run')} made ({ends or 'none needed'}){before}; "
+        f"{made} run{'s' * (made != 1)} made ({ends or 'none needed'}){before}; "
         f"{result.wall_s:.0f} s{shares if made else ''}"
     )
     if result.stop is Stop.PRECISE:
@@ -317,7 +316,7 @@ def _follow(
         console.print(f"No longer following: {stays}.")
         return None
     made = jobs.made_by(job_ids)
-    console.print(f"{count_text(len(made), 'run')} made by {named}.")
+    console.print(f"{len(made)} run{'s' * (len(made) != 1)} made by {named}.")
     if ending:
         console.print(
             f"{ending}; the same command submits a new job for the runs that are missing."
@@ -348,5 +347,5 @@ def render_sweep(
     kept = f" ({num_kept} made before)" if num_kept else ""
     every = sum(run.turn < sweep.profile.repetitions for run in runs)
     more = " and more of the main comparison as time allows" if every < len(runs) else ""
-    made = f"{count_text(len(points), 'point')}, {count_text(every, 'run')}"
+    made = f"{len(points)} point{'s' * (len(points) != 1)}, {every} run{'s' * (every != 1)}"
     return f"{made}{more}{kept}, {expected}:\n{titles}"

@@ -174,7 +174,7 @@ def test_processors_that_were_the_limit_are_told(
 ) -> None:
     save_all(tmp_path, [replace(each, machine_busy=0.97) for each in sweep((AllReduce,), (1, 2))])
     assert main(["advise", str(tmp_path), "--hosts", "4"]) == 0
-    assert "In 3 of 3 launches that send gradients, processors were" in capsys.readouterr().out
+    assert "In 3 of 3 launches that send gradients, shared processors" in capsys.readouterr().out
 
 
 def test_rates_of_text_are_of_whole_examples(
