@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.derive.fastest_step import left_out_links, use_of
+from analysis.derive.fastest_step import left_out_links, slowest_links, use_of
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import UNSURE, Decision, Outcome
 from analysis.stats.findings import (
@@ -420,7 +420,7 @@ def finding_sentence(row: Comparison) -> str:
 
 
 #: Columns of the table of runs that tell of links and processors.
-_OF_LINKS = ("network_s", "step_s", "num_hosts", "link_bits_per_s", "busy")
+_OF_LINKS = ("network_s", "step_s", "num_hosts", "busy")
 
 
 def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
@@ -440,8 +440,10 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
         return "Both settings ran on one host: this says nothing about a network."
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
     measured = "at the rates measured before the runs; " * bool((shares > 1).any())
-    rate = rate_text(launches["link_bits_per_s"].median())
-    slowest = f" ({measured}slowest: {rate})" * (not slow)
+    rate = min(
+        slowest_links([record for point in row.points for record in point.counting]).values()
+    )
+    slowest = f" ({measured}slowest: {rate_text(rate)})" * (not slow)
     processors = f", processors {range_text(busy, BUSY_LIMIT)}" if len(busy) else ""
     of = _known_text(row.points, is_alone)
     used = f"Busiest {'other ' * bool(slow)}link in use {range_text(shares)}"

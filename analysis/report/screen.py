@@ -48,6 +48,8 @@ def show(
             of those of the cases.
     """
     for item in reports if study is None else ():
+        if len(reports) > 1:
+            console.print(item.case.name, markup=False)
         _print_whole(console, render_table(item.case))
         console.print(short_legend(item.case), style="italic", markup=False)
         if any(point.mark for point in item.case.points):

@@ -299,12 +299,12 @@ def _threads_lines(first: Point, second: Point) -> list[str]:
 def _interval_lines(main: Comparison) -> list[str]:
     """Of what the interval of the headline is, where it is not decided which settings are best."""
     kinds = [side.kind for side in main.sides if side.kind and not side.is_decided]
-    if not kinds:
+    if not kinds or main.outcome in UNSURE:
         return []
     which = " and which ".join(kind.setting for kind in kinds)
     best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
     holds = f" at {LEAVING_LEVEL:.1%}: the interval of the headline holds for the {best}"
-    return [f"Which {which} is the best is not decided{holds * (main.outcome not in UNSURE)}."]
+    return [f"Which {which} is the best is not decided{holds}."]
 
 
 def _transports_apart(table: Comparisons) -> Iterator[str]:

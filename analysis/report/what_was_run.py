@@ -31,6 +31,9 @@ from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
 #: Columns of the exchange that have a shorter name here.
 _SHORT = {"gradients_on_wire": "gradients"}
 
+#: More values than this stand in the labels only.
+_FEW = 3
+
 #: So many notes about the user's own model stand in a headline.
 MOST_NOTES = 2
 
@@ -196,13 +199,15 @@ def _exchange_items(case: Case) -> Items:
 
 def _shared_text(settings: Sequence[Mapping[str, object]]) -> str:
     names = dict.fromkeys(name for each in settings for name in each)
-    values = {name: {each[name] for each in settings if name in each} for name in names}
+    values = {
+        name: dict.fromkeys(each[name] for each in settings if name in each) for name in names
+    }
     return ", ".join(f"{_SHORT.get(name, name)} {_text(all_)}" for name, all_ in values.items())
 
 
 def _text(values: Collection[object]) -> str:
-    (value, *others) = values
-    return "as labelled" if others else "none" if value is None else str(value)
+    told = ["none" if value is None else str(value) for value in values]
+    return "as labelled" if len(told) > _FEW else " or ".join(told)
 
 
 def moment_text(moment: pd.Timestamp) -> str:

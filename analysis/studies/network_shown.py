@@ -43,6 +43,8 @@ from ps_allreduce.point.models.weights import ScaledModel
 
 TEXTS = texts_of("network")
 
+_UNMEASURED = "not measured"
+
 #: Two numbers are the same speed if they differ by less than this share.
 _SAME = 0.01
 
@@ -74,10 +76,8 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
     """Of each device, how much of a step computes on its slowest and its fastest link."""
     for (model, device), own in rows.groupby(["model", "device"], sort=False):
         shares = own["compute_ms"] / own["step_ms"]
-        on_links = [
-            f"{share:.0%} on {_link_text(link)}"
-            for share, link in zip(shares, own["link"], strict=True)
-        ]
+        names = own["link"].map(_link_text).replace(_UNMEASURED, "links that were not measured")
+        on_links = [f"{share:.0%} on {name}" for share, name in zip(shares, names, strict=True)]
         yield f"{model}, {device}: of a step compute takes {', '.join(on_links)}."
 
 
@@ -154,7 +154,7 @@ def _short(value: float | None) -> str:
 
 
 def _link_text(bits_per_s: float) -> str:
-    return "not measured" if math.isnan(bits_per_s) else rate_text(bits_per_s)
+    return _UNMEASURED if math.isnan(bits_per_s) else rate_text(bits_per_s)
 
 
 def _drawn(rows: pd.DataFrame) -> Figure:
@@ -167,7 +167,8 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         axes.plot(rows["step_ms"], places, "|", color=INK, ms=11, mew=2, label="measured step")
         for place, steps in zip(places, rows["steps_ms"], strict=True):
             draw_launches(axes, steps, [place] * len(steps), FAINT, shift=(0, 0))
-        for place, (column, label) in enumerate(TIMES.items()):
+        known = {column: label for column, label in TIMES.items() if rows[column].notna().any()}
+        for place, (column, label) in enumerate(known.items()):
             look: dict[str, Any] = {"marker": MARKERS[place + 1], "color": COLOURS[place]}
             axes.plot(rows[column], places, **look, ls="none", mec=PAPER, ms=7, label=label)
         name_rows(axes, [", ".join(name) for name in names])

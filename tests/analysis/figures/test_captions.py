@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_intervals_are_told_of_where_there_are_some(tmp_path: Path, turns: int, 
     values: dict[int, float | None] = {turn: 100.0 + turn for turn in range(turns)}
     case = case_of(runs(make_experiment(Single), values), runs(SERVERS, values))
     assert said in captions(case, tmp_path)["throughput"]
+
+
+def test_pairs_that_are_not_drawn_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = SERVERS, make_experiment(AllReduce, 2), make_experiment(AsynchronousServers, 2)
+    case = case_of(*[runs(own, times(2.0**each)) for each, own in enumerate(points)])
+    told = captions(case, tmp_path)["explanation"]
+    assert told.startswith("Pairs that differ")
+    monkeypatch.setattr("analysis.figures.bars.MOST_PAIRS", 1)
+    told = captions(case, tmp_path)["explanation"]
+    assert re.match(r"The first 1 of [23] pairs that differ", told)
 
 
 def test_stars_are_explained_by_the_legend_of_their_picture(tmp_path: Path) -> None:

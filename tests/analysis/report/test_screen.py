@@ -278,3 +278,15 @@ def test_launches_that_chose_or_compared_weights_are_no_results(
         main(["report", chose])
     assert "these launches chose a setting" in capsys.readouterr().out
     assert not list(Path(chose).rglob("report.html"))
+
+
+def test_tables_of_several_cases_have_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch in (8, 16):
+        own = make_experiment(Single, workload=Workload(batch_per_worker=batch))
+        save_all(tmp_path, [run(own, 100.0)])
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", str(tmp_path)])
+    shown = capsys.readouterr().out
+    assert all(f"SmallCNN, batch per worker {batch}\n" in shown for batch in (8, 16))

@@ -334,7 +334,13 @@ SWEEPS: Mapping[ShownStudy, Mapping[str, Callable[[], Sequence[Case]]]] = {
         "real images": with_real_images,
         "no launch": failed,
     },
-    NETWORK: {"devices and links": network_cases, "no launch": failed},
+    NETWORK: {
+        "devices and links": network_cases,
+        "real devices, links that were not measured": lambda: [
+            case_of(runs(make_experiment(AllReduce, 2), times(1.0)))
+        ],
+        "no launch": failed,
+    },
     INCAST: {"ports": incast_cases, "no launch": failed},
     PCAD: {
         "times of an epoch": pcad_cases,
