@@ -106,14 +106,18 @@ class Point:
     @property
     def worker_cores(self) -> int | None:
         """Cores of all workers together; None where they share some, which belong to none."""
-        if self.shares_cores:
+        if self._deals_cores_twice:
             return None
         return self.num_workers * self.experiment.resources.cores_per_worker
 
     @cached_property
     def shares_cores(self) -> bool:
         """Workers that compute were dealt the same cores of one machine, in some launch."""
-        return self.experiment.workload.emulated is None and any(map(_share_cores, self.records))
+        return self.experiment.workload.emulated is None and self._deals_cores_twice
+
+    @cached_property
+    def _deals_cores_twice(self) -> bool:
+        return any(map(_share_cores, self.records))
 
     @property
     def sends(self) -> bool:

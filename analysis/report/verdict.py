@@ -261,7 +261,7 @@ def _share_lines(main: Comparison) -> list[str]:
     by_core = {point.worker_cores for point in main.points}
     by_host = {point.common("num_hosts") for point in main.points}
     return [
-        *([f"Per worker core: {'; '.join(cores)}."] if len(by_core) > 1 else []),
+        *([f"Per worker core: {'; '.join(cores)}."] if len(by_core - {None}) > 1 else []),
         _total_cores_line(*main.points),
         *_threads_lines(*main.points),
         *([f"Per host: {'; '.join(hosts)}."] if len(by_host) > 1 else []),

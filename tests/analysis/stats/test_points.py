@@ -9,9 +9,17 @@ import pytest
 from analysis.data.cases import Case, processors_may_limit
 from analysis.data.columns import COLUMNS
 from analysis.stats.points import launch_ratios, placement_points, point_table
+from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.strategies import AllReduce, AnyStrategy, Single, SynchronousServers
 from ps_allreduce.point.workload import EmulatedCompute, Workload
-from tests.analysis.builders import case_of, metrics, placement_used, run, runs
+from tests.analysis.builders import (
+    case_of,
+    metrics,
+    on_shared_cores,
+    placement_used,
+    run,
+    runs,
+)
 from tests.fakes import make_experiment
 
 RATES = {0: 100.0, 1: 110.0, 2: 121.0}
@@ -65,6 +73,18 @@ def test_without_a_base_there_is_no_speedup_and_without_launches_no_figure() -> 
 
 
 EMULATED = Workload(emulated=EmulatedCompute(forward_s=0.01, backward_s=0.02))
+
+
+@pytest.mark.parametrize("workload", [Workload(), EMULATED], ids=["real", "emulated"])
+def test_cores_that_workers_share_are_told_of_all_tasks_only(workload: Workload) -> None:
+    network = EmulatedNetwork(num_hosts=4, bits_per_s=10**9)
+    points = [make_experiment(AllReduce, n, workload=workload, network=network) for n in (2, 4)]
+    case = case_of(
+        *(runs(own, times(1.0), tasks=on_shared_cores(4), total_cores=2) for own in points)
+    )
+    found = pd.Series(point_of(case, AllReduce, 4))
+    assert pd.isna(found["per_worker_core"])
+    assert found["per_total_core"] == pytest.approx(55.0)
 
 
 @pytest.mark.parametrize(
