@@ -157,9 +157,8 @@ def is_busy(point: Point) -> pd.Series:
 def _uneven(*points: Point) -> Iterator[Doubt]:
     uneven = [point for point in points if is_uneven(point)]
     if uneven:
-        share = max(float(point.known("largest_share").max()) for point in uneven)
         yield Doubt(
-            reason=f"one worker made up to {share:.0%} of the steps of {_names(uneven)}, so rates "
+            reason=f"one worker made far more steps than others in {_names(uneven)}, so rates "
             "depend on that one"
         )
 
