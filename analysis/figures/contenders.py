@@ -135,8 +135,11 @@ def _order(point: Point) -> tuple[bool, float]:
 
 def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
     pair = marks[marks["compared"]]
-    ends = pair[["low", "high"]].dropna().itertuples(index=False, name=None)
-    launches = pair["launches"].explode().dropna()
+    launches = pair["launches"].explode().dropna().astype(float)
+    # Launches fill the axis where they are too few for an interval.
+    of_point = launches.groupby(level=0)
+    known = pair.fillna({"low": of_point.min(), "high": of_point.max()})
+    ends = known[["low", "high"]].dropna().itertuples(index=False, name=None)
     limits = pair_axis([*ends], [*launches, *pair["bound"].dropna()])
     for side, own in pair.assign(y=range(len(pair))).groupby("side"):
         draw_rows(axes, own, _LOOKS[str(side)], limits, counted=False)

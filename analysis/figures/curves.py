@@ -1,14 +1,15 @@
 """Draw measured curves: means with intervals beside launches and bounds, failures at the bottom.
 
-Decides what of a point is drawn where, that a line breaks where a point has no launch, and that
-labels stand beside the ends of lines; which points are drawn is decided by the figures, and how
-they look in `style`.
+Decides what of a point is drawn where, that a line breaks at a tick where it has no launch, and
+that labels stand beside the ends of lines; which points are drawn is decided by the figures, and
+how they look in `style`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -49,6 +50,20 @@ Curves = Mapping[str, pd.DataFrame]
 Ticks = Mapping[float, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """Of a curve.
+
+    Attributes:
+        gaps: between its points, at ticks where it has none: its line breaks there.
+    """
+
+    colour: str
+    marker: str
+    line: str
+    gaps: Sequence[float]
+
+
 def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
     """The marks of every label, in their order.
 
@@ -60,7 +75,7 @@ def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
 
 
 def coloured(marks: pd.DataFrame) -> pd.DataFrame:
-    """Marks of all axes of a figure with the colour of their curve, by labels.
+    """Marks of all axes of a figure with the colour and marker of their curve, by labels.
 
     Of each side the first curve has the side's colour, which means nothing else; a label that
     several sides have has a colour of its own.
@@ -69,10 +84,22 @@ def coloured(marks: pd.DataFrame) -> pd.DataFrame:
     own = {side: SIDE_COLOURS[side] for side in marks["side"].unique()}
     free = cycle([colour for colour in COLOURS if colour not in own.values()])
     colours = {
-        label: own.pop(those[0]) if len(those) == 1 and those[0] in own else next(free)
+        str(label): own.pop(those[0]) if len(those) == 1 and those[0] in own else next(free)
         for label, those in sides.items()
     }
-    return marks.assign(colour=marks["label"].map(colours))
+    markers = marks["label"].map(_markers(colours))
+    return marks.assign(colour=marks["label"].map(colours), marker=markers)
+
+
+def _markers(colours: Mapping[str, str]) -> Mapping[str, str]:
+    """By labels; curves of one colour have different ones, as long as there are enough."""
+    markers: dict[str, str] = {}
+    for index, (label, colour) in enumerate(colours.items()):
+        taken = {markers[other] for other in markers if colours[other] == colour}
+        start = index % len(MARKERS)
+        turned = [*MARKERS[start:], *MARKERS[:start]]
+        markers[label] = next((each for each in turned if each not in taken), turned[0])
+    return markers
 
 
 def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
@@ -92,8 +119,13 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     for index, (label, marks) in enumerate(curves.items()):
         if label in drawn:
             shift = (drawn.index(label) - (len(drawn) - 1) / 2) * step
-            line = LINES[index % len(LINES)] if len(ticks) > 2 else "none"
-            _draw_curve(axes, (label, line), marks.assign(x=marks["x"] + shift), index, top)
+            look = _Look(
+                colour=_colour_of(marks, index),
+                marker=_marker_of(marks, index),
+                line=LINES[index % len(LINES)] if len(ticks) > 2 else "none",
+                gaps=[each + shift for each in positions if _is_within(each, marks["x"])],
+            )
+            _draw_curve(axes, (label, look), marks.assign(x=marks["x"] + shift), top)
     if len(drawn) > 1:
         axes.set_label(Sign.ABREAST)
     margin = max(0.3 * gap, 0.07 * (positions[-1] - positions[0]))
@@ -104,34 +136,43 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
     _note_signs(axes, curves)
 
 
+def _is_within(position: float, measured: pd.Series) -> bool:
+    """It lies between two measured positions, and is none."""
+    inside = bool(measured.min() < position < measured.max())
+    return inside and position not in measured.to_numpy()
+
+
 def _colour_of(marks: pd.DataFrame, index: int) -> str:
     """That of marks which are `coloured`; of others by their place."""
     return str(marks["colour"].iloc[0]) if "colour" in marks else COLOURS[index % len(COLOURS)]
 
 
-def _draw_curve(
-    axes: Axes, named: tuple[str, str], marks: pd.DataFrame, index: int, top: float
-) -> None:
-    colour, marker = _colour_of(marks, index), MARKERS[index % len(MARKERS)]
-    marks = marks.sort_values("x")
+def _marker_of(marks: pd.DataFrame, index: int) -> str:
+    return str(marks["marker"].iloc[0]) if "marker" in marks else MARKERS[index % len(MARKERS)]
+
+
+def _draw_curve(axes: Axes, named: tuple[str, _Look], marks: pd.DataFrame, top: float) -> None:
+    label, look = named
+    line = pd.concat([marks[["x", "mean", "bound"]], pd.DataFrame({"x": look.gaps}, dtype=float)])
+    line = line.sort_values("x")
     axes.plot(
-        marks["x"],
-        marks["mean"],
-        color=colour,
-        linestyle=named[1],
+        line["x"],
+        line["mean"],
+        color=look.colour,
+        linestyle=look.line,
         linewidth=1.2,
-        marker=marker,
+        marker=look.marker,
         markersize=6,
         markeredgecolor=PAPER,
         markeredgewidth=0.6,
-        label=named[0],
+        label=label,
         zorder=3,
     )
-    for mark in marks.itertuples():
-        _draw_mark(axes, mark, colour, top)
+    for mark in marks.sort_values("x").itertuples():
+        _draw_mark(axes, mark, look.colour, top)
     if marks["bound"].notna().any():
-        joined = "none" if named[1] == "none" else "-"
-        axes.plot(marks["x"], marks["bound"], **_BOUND, linestyle=joined, color=colour)
+        joined = "none" if look.line == "none" else "-"
+        axes.plot(line["x"], line["bound"], **_BOUND, linestyle=joined, color=look.colour)
 
 
 def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:

@@ -21,6 +21,7 @@ from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.transforms import Bbox, BboxBase
 
 from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
 from ps_allreduce.record.files import write_atomically
@@ -108,8 +109,11 @@ _NO_DATE: Mapping[str, dict[str, Any]] = {
 }
 
 
-#: Letters that stand beside each other in a legend, and what a mark takes of them.
-_LEGEND_CHARACTERS, _MARK = 92, 7
+#: Characters of a line of a legend: below all axes, and in the place of one of two.
+_BELOW, _INSIDE = 65, 30
+
+#: The widest legend, as a share of the figure.
+_WIDEST = 0.98
 
 _LEGEND: Mapping[str, Any] = {"frameon": False, "handlelength": 3.2}
 
@@ -160,7 +164,7 @@ def new_figure(
 
 def name_figure(figure: Figure, name: str) -> None:
     """Say above all axes what the figure is about, on as many lines as it takes."""
-    figure.suptitle(textwrap.fill(name, _LINE), x=0.01, ha="left", fontsize=9)
+    figure.suptitle(_filled(name, _LINE), x=0.01, ha="left", fontsize=9)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
@@ -202,35 +206,62 @@ def _lay_out(figure: Figure) -> None:
                 break
             for label in cut:
                 text = " ".join(label.get_text().split())
-                label.set_text(textwrap.fill(text, len(text) // lines + _HALF_A_WORD))
+                label.set_text(_filled(text, len(text) // lines + _HALF_A_WORD))
             engine.execute(figure)
         figure.set_layout_engine(None)
 
 
+def _filled(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False)
+
+
 def cut_labels(figure: Figure) -> list[Text]:
-    """The names of scales that reach beyond the figure."""
-    labels = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
-    return [label for label in labels if label.get_text() and _is_cut(label, figure)]
+    """The names of figure, axes and scales that reach beyond the figure or into the next axes."""
+    scales = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    names = [*figure.texts, *scales]
+    cut = [name for name in names if name.get_text() and _is_cut(name, figure.bbox)]
+    for axes in figure.axes:
+        own, whole = axes.get_position(), figure.bbox
+        beside = [at.x0 for each in figure.axes if _is_beside(at := each.get_position(), own)]
+        room = Bbox.from_extents(whole.x0, whole.y0, whole.x1 * min(beside, default=1.0), whole.y1)
+        titles = [
+            each
+            for each in axes.get_children()
+            if isinstance(each, Text) and each not in axes.texts and each.get_text()
+        ]
+        cut += [title for title in titles if _is_cut(title, room)]
+    return cut
 
 
-def _is_cut(label: Text, figure: Figure) -> bool:
-    own, whole = label.get_window_extent(), figure.bbox
-    inside = whole.x0 <= own.x0 <= own.x1 <= whole.x1 and whole.y0 <= own.y0 <= own.y1 <= whole.y1
+def _is_beside(other: Bbox, own: Bbox) -> bool:
+    """It stands in the same row, to the right."""
+    return bool(other.x0 >= own.x1 and other.y0 < own.y1 and own.y0 < other.y1)
+
+
+def _is_cut(text: Text, room: BboxBase) -> bool:
+    own = text.get_window_extent()
+    inside = room.x0 <= own.x0 <= own.x1 <= room.x1 and room.y0 <= own.y0 <= own.y1 <= room.y1
     return not inside
 
 
 def legend_of_figure(figure: Figure, grid: Sequence[Axes], columns: int = 2) -> None:
-    """One legend below all axes, each label once; long labels take fewer columns."""
-    entries = _entries(grid)
-    if entries:
-        columns = min(columns, max(1, _LEGEND_CHARACTERS // (max(map(len, entries)) + _MARK)))
-        figure.legend(
+    """One legend below all axes, each label once."""
+    legend_below(figure, _entries(grid), columns)
+
+
+def legend_below(figure: Figure, entries: Mapping[str, Any], columns: int = 2) -> None:
+    """A legend below all axes, of marks by their labels; long labels take fewer columns."""
+    for count in range(min(columns, len(entries)), 0, -1):
+        legend = figure.legend(
             list(entries.values()),
-            list(entries),
+            [_filled(label, _BELOW) for label in entries],
             loc="outside lower center",
-            ncols=min(columns, len(entries)),
+            ncols=count,
             **_LEGEND,
         )
+        if count == 1 or legend.get_window_extent().width <= _WIDEST * figure.bbox.width:
+            return
+        legend.remove()
 
 
 def _entries(grid: Sequence[Axes]) -> dict[str, Any]:
@@ -263,7 +294,8 @@ def finish_grid(figure: Figure, grid: Sequence[Axes], used: int, labels: tuple[s
     entries = _entries(grid[:used])
     free, *others = grid[used:]
     free.set_axis_off()
-    free.legend(list(entries.values()), list(entries), loc="center left", **_LEGEND)
+    labels_inside = [_filled(label, _INSIDE) for label in entries]
+    free.legend([*entries.values()], labels_inside, loc="center left", **_LEGEND)
     for axes in others:
         axes.remove()
 

@@ -25,6 +25,7 @@ from analysis.figures.style import (
     LINES,
     MARKERS,
     PAPER,
+    legend_below,
     legend_of_figure,
     new_figure,
     style,
@@ -167,8 +168,8 @@ def _plot_fastest(cells: pd.DataFrame, settings: list[str]) -> Figure:
         axes.grid(visible=False)
         axes.set_xlabel("workers, one on each host")
         axes.set_ylabel("links")
-        patches = [Patch(color=c, label=n) for n, c in zip(names, colours, strict=True)]
-        figure.legend(handles=patches, loc="outside lower center", ncols=2, frameon=False)
+        patches = [Patch(color=colour) for colour in colours]
+        legend_below(figure, dict(zip(names, patches, strict=True)))
     return figure
 
 

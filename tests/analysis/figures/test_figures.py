@@ -29,7 +29,7 @@ from analysis.figures.against_workers import (
 )
 from analysis.figures.bars import plot_breakdown, plot_placement
 from analysis.figures.contenders import contenders_data, pair_axis, plot_contenders
-from analysis.figures.curves import label_ends
+from analysis.figures.curves import coloured, label_ends
 from analysis.figures.marks import BOUND, STARRED, top_of
 from analysis.figures.marks import FAILED as NOT_OK
 from analysis.figures.point_rows import draw_rows, name_rows
@@ -39,6 +39,7 @@ from analysis.figures.style import (
     INK,
     SIDE_COLOURS,
     cut_labels,
+    finish_grid,
     new_figure,
     render_figure,
     style,
@@ -324,6 +325,52 @@ def test_the_first_figure_shows_what_the_verdict_compares_whatever_else_was_meas
     ]
     assert below.get_xlim()[0] == 0.0
     assert {patch.get_x() for patch in below.patches if isinstance(patch, Rectangle)} == {0.0}
+
+
+def test_launches_too_few_for_an_interval_are_on_the_axis_of_what_is_compared() -> None:
+    ring = runs(make_experiment(AllReduce, 4), RATES)
+    for other in (20.0, 500.0):
+        servers = runs(make_experiment(SynchronousServers, 4), {0: other})
+        above = drawn(plot_contenders(case_of(SINGLE, ring, servers))).axes[0]
+        left, right = above.get_xlim()
+        assert left < other < right
+
+
+def test_a_line_breaks_at_numbers_of_workers_that_a_setting_does_not_have() -> None:
+    placed = {Policy.ROUND_ROBIN: (1, 4), Policy.GREEDY: (1, 2, 4)}
+    points = [
+        make_experiment(SynchronousServers, n, num_ps=1, placement=policy)
+        for policy, workers in placed.items()
+        for n in workers
+    ]
+    (axes,) = drawn(plot_throughput(case_of(SINGLE, *(runs(own, RATES) for own in points)))).axes
+    lines = [
+        np.asarray(line.get_ydata()) for line in axes.get_lines() if str(line.get_marker()) in "os^"
+    ]
+    breaks = [np.isnan(line).tolist() for line in lines if len(line)]
+    assert sorted(breaks) == [[False], [False, False, False], [False, True, False]]
+
+
+def test_no_two_settings_of_a_figure_look_alike() -> None:
+    labels = [f"setting {number}" for number in range(30)]
+    marks = coloured(pd.DataFrame({"label": labels, "side": [PS_SYNC.name] * 30}))
+    assert not marks.duplicated(["colour", "marker"]).any()
+
+
+def test_no_key_and_no_title_is_cut() -> None:
+    title = "stock_ps, round_robin, dense embeddings, 8 steps per dispatch, defaults, 4 workers"
+    for shape in ((1, 1), (1, 2), (2, 2)):
+        with style():
+            figure, grid = new_figure(*shape, 2.2 * shape[0])
+            for axes in grid:
+                axes.plot([0.0, 1.0], [0.0, 1.0], label=title)
+                axes.set_title(title, loc="left")
+            finish_grid(figure, grid, min(len(grid), 3), ("x", "y"))
+        render_figure(figure, "png")
+        assert cut_labels(figure) == []
+        holders = [*figure.legends, *filter(None, (axes.get_legend() for axes in figure.axes))]
+        (key,) = (text.get_window_extent() for holder in holders for text in holder.get_texts())
+        assert figure.bbox.x0 <= key.x0 <= key.x1 <= figure.bbox.x1
 
 
 def test_curves_of_one_strategy_are_told_apart_by_their_servers_too() -> None:
