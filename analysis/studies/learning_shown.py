@@ -67,10 +67,15 @@ _GRID = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Trained:
-    """A strategy that has learned a task."""
+    """A strategy that has learned a task.
+
+    Attributes:
+        is_scaled: trainings have several numbers of workers.
+    """
 
     case: Case
     point: Point
+    is_scaled: bool
 
     @property
     def label(self) -> str:
@@ -79,7 +84,9 @@ class _Trained:
 
     @property
     def variant(self) -> str:
-        """The label without numbers that follow that of workers: the same in all figures."""
+        """The label, without numbers that follow that of workers where there are several."""
+        if not self.is_scaled:
+            return self.label
         strategy = self.point.experiment.strategy
         alike = {
             DECLARATIONS[name].phrase(name, value_of(name, strategy)): text
@@ -169,12 +176,17 @@ def _learning_curves(tasks: Sequence[_Task]) -> DrawnFigure:
 
 
 def _tasks(cases: Sequence[Case]) -> Iterator[_Task]:
+    learned = [
+        (case, point)
+        for case in cases
+        for point in case.points
+        if point.experiment.learning is not None and len(point.launches)
+    ]
+    is_scaled = len({point.num_workers for _, point in learned}) > 1
     found: dict[tuple[str, str, int], list[_Trained]] = {}
-    for case in cases:
-        for point in case.points:
-            if point.experiment.learning is not None and len(point.launches):
-                key = _shared(point.experiment)
-                found.setdefault(key, []).append(_Trained(case=case, point=point))
+    for case, point in learned:
+        own = _Trained(case=case, point=point, is_scaled=is_scaled)
+        found.setdefault(_shared(point.experiment), []).append(own)
     for (name, links, workers), trained in found.items():
         ordered = sorted(trained, key=lambda each: not _is_base(each.point.experiment))
         yield _Task(name=name, links=links, workers=workers, trained=ordered)
@@ -259,7 +271,7 @@ def _row(each: _Trained) -> dict[str, str]:
         "range": f"{number(seconds.min())}, {number(seconds.max())}",
         "examples": _mean(EXAMPLES_TO_TARGET, point),
         "examples/s": _mean(RATE, point),
-        "staleness": NONE if math.isnan(stale) else f"{stale:.2g} ({late:.0f})",
+        "staleness, updates": NONE if math.isnan(stale) else f"{stale:.2g} ({late:.0f})",
     }
 
 

@@ -85,7 +85,8 @@ class StrategySettings:
     staleness: int | None = setting(
         "steps that a worker may be ahead.",
         instead="no bound",
-        named={None: "staleness unbounded"},
+        said="staleness of {} steps",
+        named={1: "staleness of 1 step", None: "staleness unbounded"},
     )
     steps_per_dispatch: int | None = setting(
         "steps that a worker makes in one call.",

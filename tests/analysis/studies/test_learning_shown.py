@@ -43,7 +43,7 @@ def test_seeds_are_launches_and_a_strategy_is_held_against_synchronous_servers()
     assert "slower to the target" in sentence
     (table,) = shown.tables
     assert table.rows["reached"].tolist() == ["5/5", "5/5"]
-    assert table.rows["staleness"].tolist() == ["-", "1.2 (2)"]
+    assert table.rows["staleness, updates"].tolist() == ["-", "1.2 (2)"]
     assert [figure.name for figure in shown.figures] == ["learning-curves", "staleness"]
 
 
@@ -114,7 +114,7 @@ def test_trainings_that_never_reach_the_target_leave_no_verdict(missed: int, med
     _, asynchronous = shown.tables[0].rows.to_dict("records")
     assert asynchronous["reached"] == f"{5 - missed}/5"
     assert asynchronous["s to target"] == median
-    curves = shown.figures[0].data.set_index("strategy").loc["ps_async, round_robin"]
+    curves = shown.figures[0].data.set_index("strategy").loc["ps_async, 2 ps, round_robin"]
     # Seeds that miss the target leave a band without an end there, not another scale.
     fastest = min(filter(None, seconds), default=np.inf)
     last = curves[["loss", "seconds", "low", "high"]].iloc[-1].tolist()
@@ -145,6 +145,15 @@ def test_times_to_the_target_are_drawn_against_workers_where_there_are_several_n
     assert (MISSED in named, FAILED in named) == (True, False)
     told = figure.data[["x", "median", "ok", "planned"]]
     assert told.to_numpy().tolist() == [[2, 21, 3, 3], [4, 11, 2, 3]]
+
+
+def test_tables_and_figures_call_a_strategy_alike() -> None:
+    servers = trained(SynchronousServers, [10.0, 11.0, 10.5], 100.0)
+    first = trained(AsynchronousServers, [9.0, 9.5, 9.2], 120.0, synchronous_steps=78)
+    shown = LEARNING.show(cases_of(servers, first))
+    called = {*shown.tables[0].rows["strategy"]}
+    assert "ps_async, 2 ps, round_robin, synchronous for 78 steps" in called
+    assert {*shown.figures[0].data["strategy"]} == called
 
 
 def test_a_strategy_against_itself_is_called_different_in_at_most_5_percent() -> None:

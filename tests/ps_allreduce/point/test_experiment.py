@@ -184,7 +184,7 @@ def test_the_title_names_what_tells_points_apart() -> None:
     half = make_experiment(AllReduce, wire=Wire(in_flight=8, gradients=WireType.FLOAT16))
     assert half.title == "allreduce, SmallCNN, 2 workers, 8 in flight, float16 gradients"
     dealt = make_experiment(AsynchronousServers, staleness=4, steps_per_dispatch=2)
-    assert dealt.title.endswith("round_robin, staleness 4, 2 steps per dispatch")
+    assert dealt.title.endswith("round_robin, staleness of 4 steps, 2 steps per dispatch")
     mixed = Workload(precision=Precision.MIXED_BFLOAT16)
     assert replace(served, workload=mixed).title.endswith("partitioned, mixed_bfloat16")
 
