@@ -329,22 +329,24 @@ def _jobs(runs: pd.DataFrame) -> pd.Series:
 
 
 def _drift_of(case: Case, job: str, *, is_only: bool) -> Drift | None:
-    launched = {point: _rates_in(point, job) for point in case.points}
-    points = [point for point, rates in launched.items() if len(rates) > MIN_LAUNCHES]
     begun = case.attempts["started_at"][_jobs(case.attempts) == job]
-    if not points or begun.min() == begun.max():
+    launched = {point: _rates_in(point, job) for point in case.points}
+    times = {
+        point: _seconds_since(begun.min(), point.launches.loc[rates.index, "started_at"])
+        for point, rates in launched.items()
+        if len(rates) > MIN_LAUNCHES
+    }
+    third_s = (begun.max() - begun.min()).total_seconds() / 3
+    points = [p for p, own in times.items() if own.min() <= third_s and own.max() >= 2 * third_s]
+    if not points or third_s == 0:
         return None
     sentinel = max(points, key=lambda p: (p.setting.traits.max_workers == 1, len(launched[p])))
-    rates = launched[sentinel]
-    times = _seconds_since(begun.min(), sentinel.launches.loc[rates.index, "started_at"])
-    third_s = (begun.max() - begun.min()).total_seconds() / 3
-    if times.min() > third_s or times.max() < 2 * third_s:
-        return None
-    contest = Contest(comparisons=((_last_over_first(times, rates),),))
+    own = times[sentinel]
+    contest = Contest(comparisons=((_last_over_first(own, launched[sentinel]),),))
     return Drift(
         sentinel=sentinel,
         decision=decide([contest])[0],
-        lasted_s=float(times.max() - times.min()),
+        lasted_s=float(own.max() - own.min()),
         job="" if is_only else job,
     )
 

@@ -280,16 +280,15 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
         assert ("faster than" in verdict(case).headline) is stands
 
 
+def at(minute: int) -> dict[str, Any]:
+    """When a launch ran, by minutes of a sweep."""
+    began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+    ended = began + timedelta(seconds=20)
+    return {"started_at": began.isoformat(), "finished_at": ended.isoformat()}
+
+
 def drifting(rates: Mapping[int, float]) -> Case:
     """A single worker launched at those minutes of a sweep of an hour, and two strategies."""
-    begin = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def at(minute: int) -> dict[str, Any]:
-        moments = begin + timedelta(minutes=minute), begin + timedelta(minutes=minute, seconds=20)
-        return dict(
-            zip(("started_at", "finished_at"), (m.isoformat() for m in moments), strict=True)
-        )
-
     single = [
         run(SINGLE, rate, turn, **at(minute)) for turn, (minute, rate) in enumerate(rates.items())
     ]
@@ -438,7 +437,14 @@ def test_a_drift_of_a_job_without_the_compared_launches_makes_nothing_between_th
 
 
 def test_launches_of_a_part_of_the_sweep_tell_no_drift() -> None:
-    assert drifts_of(drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})) == ()
+    early = drifting({0: 100.0, 2: 100.0, 4: 100.0, 6: 90.0})
+    assert drifts_of(early) == ()
+    # Another setting has enough of them from the beginning to the end.
+    free = make_experiment(AsynchronousServers, 2)
+    whole = [run(free, 100.0, turn, **at(minute)) for turn, minute in enumerate((0, 20, 40, 60))]
+    records = [record for point in early.points for record in point.records]
+    (found,) = drifts_of(case_of(records, whole))
+    assert found.sentinel.setting.strategy == "ps_async"
 
 
 def test_pairs_leave_out_asynchronous_and_single_points() -> None:
