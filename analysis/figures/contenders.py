@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
@@ -160,8 +159,6 @@ def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
         draw_rows(axes, own, (colour, marker), (0.0, right))
     name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
     finish_values(axes, marks, (0.0, right), unit)
-    # More numbers of five digits touch each other.
-    axes.xaxis.set_major_locator(MaxNLocator(6))
     workers = [workers_text(int(count)) for count in marks["num_workers"].unique()]
     # Where there are several, rows name them.
     axes.set_title(", ".join(["all that send", *workers[: len(workers) == 1]]), loc="left")

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import Bbox, BboxBase
 
 from ps_allreduce.point.sides import ALLREDUCE, HYBRID, PS_ASYNC, PS_SYNC
@@ -112,6 +113,9 @@ _NO_DATE: Mapping[str, dict[str, Any]] = {
 #: Characters of a line of a legend: below all axes, and in the place of one of two.
 _BELOW, _INSIDE = 65, 30
 
+#: So many numbers stand below axes at most where more would touch each other.
+_MOST_NUMBERS = 6
+
 #: The widest legend, as a share of the figure.
 _WIDEST = 0.98
 
@@ -200,6 +204,8 @@ def _lay_out(figure: Figure) -> None:
     if engine is not None:
         figure.set_dpi(_DPI)
         engine.execute(figure)
+        for axes in figure.axes:
+            _thin_out(axes)
         for lines in (2, 3):
             cut = cut_labels(figure)
             if not cut:
@@ -209,6 +215,28 @@ def _lay_out(figure: Figure) -> None:
                 label.set_text(_filled(text, len(text) // lines + _HALF_A_WORD))
             engine.execute(figure)
         figure.set_layout_engine(None)
+
+
+def _thin_out(axes: Axes) -> None:
+    """Leave numbers of the lower scale out until they stand apart, inside the figure."""
+    for count in range(_MOST_NUMBERS, 1, -1):
+        if not isinstance(axes.xaxis.get_major_locator(), MaxNLocator) or not touching(axes):
+            return
+        axes.xaxis.set_major_locator(MaxNLocator(count))
+
+
+def touching(axes: Axes) -> bool:
+    """Two numbers of its lower scale touch, or one reaches beyond the figure."""
+    low, high = sorted(axes.get_xlim())
+    shown = [
+        label.get_window_extent()
+        for label in axes.get_xticklabels()
+        if label.get_text() and low <= label.get_position()[0] <= high
+    ]
+    places = sorted(shown, key=lambda each: each.x0)
+    apart = [right.x0 - left.x1 >= left.height / 3 for left, right in pairwise(places)]
+    edge = axes.get_figure(root=True).bbox
+    return not all(apart) or any(each.x0 < edge.x0 or each.x1 > edge.x1 for each in places)
 
 
 def _filled(text: str, width: int) -> str:

@@ -43,6 +43,7 @@ from analysis.figures.style import (
     new_figure,
     render_figure,
     style,
+    touching,
 )
 from analysis.report.pages.case_pages import unclaimed_lines
 from analysis.stats.points import point_table
@@ -590,6 +591,17 @@ def test_the_same_case_gives_the_same_bytes(kind: str) -> None:
     case = case_of(SINGLE, RING)
     first, second = (render_figure(drawn(plot_throughput(case)), kind) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("most", [16_400, 310_000, 5030])
+def test_numbers_of_a_scale_stand_apart_inside_the_figure(most: int) -> None:
+    with style():
+        figure, grid = new_figure(1, 3, 2.0)
+        for axes in grid:
+            axes.set_xlim(0.0, most)
+    render_figure(figure, "png")
+    assert not any(touching(axes) for axes in grid)
+    assert all(len(axes.get_xticks()) > 1 for axes in grid)
 
 
 def test_names_of_scales_are_on_several_lines_where_they_do_not_fit() -> None:
