@@ -60,7 +60,7 @@ def plot_placement(case: Case) -> Figure | None:
         _draw_rates(right, RATE.unit_of(case), _marks(case, shown), labels)
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
-        left.set_title("bytes per server", loc="left")
+        left.set_title("bytes per server; hottest over mean", loc="left")
         right.set_title(workers_text(workers), loc="left")
         legend_of_figure(figure, [left, right])
     return figure
@@ -112,7 +112,7 @@ def _draw_loads(axes: Axes, shown: Sequence[PlacementPoint], labels: Sequence[st
     for number, told in enumerate(("hottest server", "other servers")[:servers]):
         axes.barh([0], [0], label=told, color=_LOADS[number])
     name_rows(axes, labels)
-    axes.set_xlabel(f"{name}; beside: hottest over mean")
+    axes.set_xlabel(name)
     axes.set_xlim(0, total / unit * 1.14)
 
 

@@ -25,10 +25,8 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.comparisons import comparisons
-from analysis.stats.findings import headline_row, leader
+from analysis.stats.findings import headline_row
 from analysis.stats.points import mean_rate
-from analysis.stats.rivals import contenders, default_of
 from analysis.wording import count_text, workers_text
 
 #: Of the axis of the two: the least share that their intervals fill, and what is left at each end.
@@ -115,15 +113,13 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, bool]]:
     """The position of a point in the case, its row and name, and whether it is compared."""
     compared = _compared(case)
     workers = {point.num_workers for point in compared}
-    table = comparisons(case)
-    defaults = [default_of(leader(table, points), points) for points in contenders(case)]
     of_size = [point for point in case.points if point.num_workers in workers]
     shown = [point for point in of_size if point.setting.traits.communicates()]
     y, last = -1.0, True
     for point in sorted(shown, key=_order):
         synchronous = point.setting.traits.synchronous
         y, last = y + 1.0 + _BETWEEN * (synchronous is not last), synchronous
-        name = point.setting.label + " (default)" * (point in defaults)
+        name = point.setting.label
         name += f", {workers_text(point.num_workers)}" * (len(workers) > 1)
         yield case.points.index(point), y, name, point in compared
 
@@ -146,7 +142,7 @@ def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
     named = zip(pair["name"], pair["ok"], strict=True)
     name_rows(axes, [f"{name}\n{count_text(count, 'launch')}" for name, count in named])
     axes.set_xlim(limits)
-    axes.set_title("what the verdict compares", loc="left")
+    axes.set_title("compared", loc="left")
     axes.set_xlabel(unit + "; this axis does not begin at 0" * (limits[0] > 0))
 
 

@@ -191,8 +191,7 @@ class DrawnFigure:
         return SavedFigure(
             title=self.title,
             caption=self.caption,
-            described=f"{self.title}, {of}. All values are in {csv.name} and in the tables of "
-            "this report.",
+            described=f"{self.title}, {of}. Data: {csv.name}.",
             page=page,
             csv=csv,
             **save_figure(self.figure, folder, self.name),
@@ -202,7 +201,7 @@ class DrawnFigure:
 KINDS = (
     FigureKind(
         name="settings",
-        title="What the verdict compares, beside other settings",
+        title="The compared settings, beside others",
         caption=_contenders_text,
         plot=plot_contenders,
         shows_changed=True,

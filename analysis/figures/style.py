@@ -235,8 +235,10 @@ def touching(axes: Axes) -> bool:
     ]
     places = sorted(shown, key=lambda each: each.x0)
     apart = [right.x0 - left.x1 >= left.height / 3 for left, right in pairwise(places)]
-    edge = axes.get_figure(root=True).bbox
-    return not all(apart) or any(each.x0 < edge.x0 or each.x1 > edge.x1 for each in places)
+    edge = axes.get_figure(root=True)
+    assert edge is not None
+    room = edge.bbox
+    return not all(apart) or any(each.x0 < room.x0 or each.x1 > room.x1 for each in places)
 
 
 def _filled(text: str, width: int) -> str:

@@ -38,6 +38,9 @@ MOST_TOLD = 3
 #: A sentence tells the largest parts, until those that are left make less than this share.
 UNTOLD = 0.1
 
+#: Beside a larger part that is sure, parts of this share are not told.
+SMALL = 0.02
+
 #: Of parts that nobody measured.
 _LIMITS = (
     '"up to" and "down to": estimates from bytes and rates of links (in parentheses what the '
@@ -127,7 +130,7 @@ def explanation_sentence(told: Explanation) -> str:
     """Where a difference comes from."""
     told_parts = _worth_telling(told.difference)
     largest = told_parts[0]
-    parts = f"{_parts_text(told_parts)}{_less_text(told, told_parts)}"
+    parts = f"{_parts_text(told_parts)}{_others_text(told, told_parts)}"
     said = [f"{_ratio_text(told)} {_longer_text(told)}: {parts}."]
     if transports := transports_label(*(point.transport for point in told.row.points)):
         said.append(f"{capital(transports)} may be a part of it.")
@@ -165,14 +168,27 @@ def _longer_text(told: Explanation) -> str:
 
 
 def _worth_telling(difference: Difference) -> list[CausedPart]:
-    """Until little is left; beside a part that is sure only those that are."""
+    """Until little is left; beside a part that is sure only those that are, none small."""
     parts: list[CausedPart] = []
     for part in difference.causes:
         if sum(each.seconds.mean for each in parts) > (1 - UNTOLD) * difference.step.mean:
             break
-        if part.sure or not difference.causes[0].sure:
+        is_small = part.seconds.mean < SMALL * difference.step.mean
+        if not parts or not difference.causes[0].sure or (part.sure and not is_small):
             parts.append(part)
     return parts
+
+
+def _others_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
+    """What all other parts take together, where that is not little."""
+    left_s = told.difference.step.mean - sum(part.seconds.mean for part in parts)
+    if left_s <= UNTOLD * told.difference.step.mean:
+        return _less_text(told, parts)
+    own = {part.limit for part in parts}
+    above, below = bool({"up to", "at most"} & own), bool({"at least", "down to"} & own)
+    # What parts leave that are limits of each other has none.
+    limit = "" if above is below else "at least " if above else "up to "
+    return f"; all other parts together take {limit}{_ms_text(left_s)} more"
 
 
 def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
@@ -272,7 +288,7 @@ def _reason(told: Explanation) -> str:
         mean = f"the largest mean is that of {part.cause}, {_seconds_text(part)}"
         mean += _less_text(told, [part])
         return f"{longer}. What causes it is not certain: {mean}; {_to_tell(told, part)}."
-    found = f"{_parts_text(parts)}{_less_text(told, parts)}"
+    found = f"{_parts_text(parts)}{_others_text(told, parts)}"
     return f"{longer}: {found}. {advice_text(told, part.cause)}".rstrip()
 
 

@@ -341,7 +341,7 @@ def passed_over_line(case: Case, *chosen: Sequence[Point], basis: Basis | None =
         return ""
     names = "; ".join(f"{point.setting.label} ({len(point.rates)})" for point in few)
     named = names if len(few) <= MOST_NAMED else f"{len(few)} settings (the table has them)"
-    return f"Passed over, having fewer launches: {named}."
+    return f"Passed over, with too few launches: {named}."
 
 
 def _carried_text(case: Case, one: Point) -> str:

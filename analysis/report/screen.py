@@ -53,7 +53,8 @@ def show(
         _print_whole(console, render_table(item.case))
         console.print(short_legend(item.case), style="italic", markup=False)
         if any(point.mark for point in item.case.points):
-            console.print(f"{MARK} processors may have been the limit", style="italic")
+            told = "processors may have been the limit, of the point or of its base"
+            console.print(f"{MARK} {told}", style="italic")
         if sentence := traced_sentence(item.traces):
             console.print(sentence, markup=False)
     for part in () if study is None else study.parts:

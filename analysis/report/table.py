@@ -85,7 +85,7 @@ _COLUMNS: Mapping[str, _Column] = {
         )
         for base, told in _BASES.items()
     },
-    "speedup": _Column(heading="speed-up", spell=ratio, of="speedup_single"),
+    "speedup": _Column(heading="speed-up", spell=ratio, of="speedup_single", marks="marks_single"),
     "step_mean_s": _Column(heading="step ms", spell=ms_text),
     "step_time_p50_s": _Column(heading="step p50 ms", spell=ms_text),
     "step_time_p95_s": _Column(heading="step p95 ms", spell=ms_text),
@@ -226,11 +226,12 @@ def text_table(case: Case) -> pd.DataFrame:
 def _spelled(points: pd.DataFrame, name: str, column: _Column) -> pd.Series:
     assert column.spell is not None
     values = points[column.of or name]
-    if not column.has_interval:
-        return values.map(column.spell, na_action="ignore").astype(object).fillna(NONE)
-    spell = ratio_text if column.spell is ratio else partial(with_interval, column.spell)
-    ends = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
-    text = pd.Series([spell(*each) for each in ends], dtype=object)
+    if column.has_interval:
+        spell = ratio_text if column.spell is ratio else partial(with_interval, column.spell)
+        ends = points[[name, f"{name}_low", f"{name}_high"]].itertuples(index=False)
+        text = pd.Series([spell(*each) for each in ends], dtype=object)
+    else:
+        text = values.map(column.spell, na_action="ignore").astype(object).fillna(NONE)
     if not column.marks:
         return text
     return (text + " " + points[column.marks].where(values.notna(), "")).str.rstrip()

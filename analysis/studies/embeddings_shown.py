@@ -55,7 +55,7 @@ from ps_allreduce.point.strategies import (
 TEXTS = texts_of("embeddings")
 
 GATHER, SERVERS, MIXED = "all-reduce, rows", "servers, rows", "hybrid, rows"
-STOCK_RING, STOCK_PS = "TensorFlow's all-reduce", "TensorFlow's servers"
+STOCK_RING, STOCK_PS = "TensorFlow's all-reduce", "TensorFlow's servers (asynchronous)"
 
 #: What is drawn, in the order of its colours.
 LABELS = (GATHER, SERVERS, MIXED, STOCK_RING, STOCK_PS)

@@ -130,7 +130,7 @@ def beside_base(
 
 def over_base(name: str, rates: pd.Series, base: pd.Series) -> dict[str, Any]:
     """The ratio of two means under a name, its interval (`low`, `high`), and single `launches`."""
-    ends = map(known, compare(rates, base).ends)
+    ends = map(known, (1.0, None, None) if rates.equals(base) else compare(rates, base).ends)
     launches = tuple(rates / estimate(base).mean)
     return {**dict(zip((name, "low", "high"), ends, strict=True)), "launches": launches}
 

@@ -94,7 +94,7 @@ def test_stars_are_explained_by_the_legend_of_their_picture(tmp_path: Path) -> N
 def test_no_title_counts_settings_that_send_nothing_among_all() -> None:
     own = runs(make_experiment(NoCommunication, 2), times(1.5))
     above, below = titles(plot_contenders(case_of(*launched(), own)))
-    assert (above, below) == ("what the verdict compares", "all that send, 2 workers")
+    assert (above, below) == ("compared", "all that send, 2 workers")
 
 
 def test_a_ladder_that_lacks_rungs_claims_no_single_changes(tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_a_ladder_that_lacks_rungs_claims_no_single_changes(tmp_path: Path) -> N
 
 def test_a_title_of_the_placement_says_no_more_than_has_room() -> None:
     figure = plot_placement(case_of(*launched()))
-    assert titles(figure) == ["bytes per server", "2 workers"]
+    assert titles(figure) == ["bytes per server; hottest over mean", "2 workers"]

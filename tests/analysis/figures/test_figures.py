@@ -422,12 +422,12 @@ def test_one_side_alone_has_a_row_for_each_setting_at_the_most_workers() -> None
         )
     ]
     case = case_of(SINGLE, servers)
-    fastest_first = ["ps_sync, greedy", "ps_sync, partitioned", "ps_sync, round_robin (default)"]
+    fastest_first = ["ps_sync, greedy", "ps_sync, partitioned", "ps_sync, round_robin"]
     compared, beside = drawn(plot_contenders(case)).axes
     assert [text.get_text() for text in beside.get_yticklabels()] == fastest_first
     assert [text.get_text().split("\n")[0] for text in compared.get_yticklabels()] == [
         "ps_sync, greedy",
-        "ps_sync, round_robin (default)",
+        "ps_sync, round_robin",
     ]
     assert contenders_data(case)["num_workers"].tolist() == [2, 2, 2]
 

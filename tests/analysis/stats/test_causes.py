@@ -461,6 +461,23 @@ def test_parts_are_told_until_little_is_left() -> None:
     assert [cause for cause in Cause if str(cause) in said] == sorted(seconds, key=[*Cause].index)
 
 
+def test_a_small_part_is_not_told_and_what_is_left_is() -> None:
+    told = explanations(case_of_pair())[0]
+    unsure = replace(estimated(0.249), low=-0.1, high=0.6)
+    parts = [
+        CausedPart(cause=cause, seconds=seconds, proof=seconds)
+        for cause, seconds in (
+            (Cause.EXCHANGE, estimated(0.75)),
+            (Cause.COMPUTE, unsure),
+            (Cause.WORKER, estimated(0.001)),
+        )
+    ]
+    found = Difference(step=estimated(1.0), share=1.0, parts=tuple(parts))
+    said = explanation_sentence(replace(told, difference=found))
+    assert said.endswith("exchange and update; all other parts together take 250 ms more.")
+    assert "slow worker" not in said
+
+
 def estimated(mean: float) -> Estimate:
     return Estimate(mean=mean, low=mean, high=mean)
 

@@ -215,7 +215,7 @@ def test_an_asynchronous_setting_without_a_launch_is_told_beside_the_fastest() -
     (said,) = verdict(case).otherwise
     assert "Of 2 asynchronous settings at 2 workers, " in said
     label = {point.experiment: point.setting.label for point in case.points}[points[2]]
-    assert said.endswith(f"Passed over, having fewer launches: {label} (0).")
+    assert said.endswith(f"Passed over, with too few launches: {label} (0).")
 
 
 def test_more_workers_at_which_all_settings_but_one_failed_are_told() -> None:

@@ -225,7 +225,7 @@ def test_a_setting_of_plain_tensorflow_with_too_few_launches_on_as_many_hosts_is
     )
     (line,) = verdict(case).stock
     label = {point.experiment: point.setting.label for point in case.points}[lost]
-    assert line.endswith(f"Passed over, having fewer launches: {label} (1).")
+    assert line.endswith(f"Passed over, with too few launches: {label} (1).")
 
 
 def test_the_best_on_equal_hosts_may_have_its_servers_anywhere() -> None:
