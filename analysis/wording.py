@@ -169,10 +169,10 @@ def launches_text(decision: Decision) -> str:
 
 
 def missing_text(decision: Decision) -> str:
-    """`about 6 more launches of each side would decide`, of a decision that is none."""
+    """`about 6 more launches of each side may decide`, of a decision that is none."""
     if decision.missing is None:
         return f"more than {MOST_MISSING} more launches of each side would be needed"
-    return f"about {count_text(decision.missing, 'more launch')} of each side would decide"
+    return f"about {count_text(decision.missing, 'more launch')} of each side may decide"
 
 
 def outcome_text(decision: Decision) -> str:

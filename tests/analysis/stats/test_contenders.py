@@ -273,7 +273,7 @@ def test_the_pair_that_takes_most_launches_says_when_it_is_known_which_setting_i
         "whether it is faster than ps_sync, round_robin, 2 ps, the hardest to decide, is undecided"
         in said
     )
-    assert f"about {missing[1, 2]} more launches of each side would decide" in said
+    assert f"about {missing[1, 2]} more launches of each side may decide" in said
 
 
 def test_nobody_contends_where_both_sides_were_measured_or_one_setting_only() -> None:
