@@ -246,10 +246,12 @@ def _filled(text: str, width: int) -> str:
 
 
 def cut_labels(figure: Figure) -> list[Text]:
-    """The names of figure, axes and scales that reach beyond the figure or into the next axes."""
+    """The names of figure, axes and scales that reach beyond the figure, or into others."""
     scales = [axis.label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
     names = [*figure.texts, *scales]
     cut = [name for name in names if name.get_text() and _is_cut(name, figure.bbox)]
+    upright = [axes.yaxis.label for axes in figure.axes if axes.get_ylabel()]
+    cut += [one for one in upright if any(_overlap(one, other) for other in upright)]
     for axes in figure.axes:
         own, whole = axes.get_position(), figure.bbox
         beside = [at.x0 for each in figure.axes if _is_beside(at := each.get_position(), own)]
@@ -261,6 +263,11 @@ def cut_labels(figure: Figure) -> list[Text]:
         ]
         cut += [title for title in titles if _is_cut(title, room)]
     return cut
+
+
+def _overlap(one: Text, other: Text) -> bool:
+    places = one.get_window_extent(), other.get_window_extent()
+    return one is not other and places[0].overlaps(places[1])
 
 
 def _is_beside(other: Bbox, own: Bbox) -> bool:

@@ -27,6 +27,9 @@ from analysis.wording import TextTable, with_interval
 from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.models.weights import ScaledModel
 
+#: The profile in which studies have their small form.
+SMALL_FORM = "quick"
+
 _TEXTS = Path(__file__).with_name("studies.toml")
 
 #: Holds published numbers.
@@ -53,12 +56,14 @@ class ShownStudy:
         name: of the sweep.
         source: of the original, or of what is measured.
         differences: what sets the sweep apart from the original, a sentence each.
+        small_form: what does so in the small form of the study, besides.
         show: all cases of the sweep together.
     """
 
     name: str
     source: str
     differences: tuple[str, ...]
+    small_form: tuple[str, ...]
     show: Callable[[Sequence[Case]], Shown]
 
 
@@ -97,8 +102,13 @@ def texts_of(name: str) -> StudyTexts:
 def shown_study(name: str, show: Callable[[Sequence[Case]], Shown]) -> ShownStudy:
     """The study of a sweep's name, with what is said of it."""
     texts = texts_of(name).said
-    differences = tuple(texts["differences"])
-    return ShownStudy(name=name, source=texts["source"], differences=differences, show=show)
+    return ShownStudy(
+        name=name,
+        source=texts["source"],
+        differences=tuple(texts["differences"]),
+        small_form=tuple(texts.get("small_form", [])),
+        show=show,
+    )
 
 
 def launched(cases: Sequence[Case]) -> list[Point]:

@@ -40,6 +40,7 @@ from analysis.stats.rivals import contenders
 from analysis.stats.setting_pairs import ladders
 from analysis.stats.statistics import CONFIDENCE, MIN_LAUNCHES
 from analysis.studies import SHOWN
+from analysis.studies.shown import SMALL_FORM
 from analysis.wording import TextTable
 from ps_allreduce.record.files import write_atomically
 
@@ -126,11 +127,13 @@ def study_page(results: SweepResults, cases: Sequence[Case]) -> Page | None:
         return None
     shown = study.show(cases)
     folder = results.files.folder
+    is_small = (results.block.table["profile"] == SMALL_FORM).any()
+    own = study.small_form if is_small else ()
     told = PagePart(
         sentences=shown.sentences,
         tables=shown.tables,
         figures=[each.save(folder, results.name, ANCHOR) for each in shown.figures],
-        notes=[f"The original: {study.source}", *study.differences],
+        notes=[f"The original: {study.source}", *study.differences, *own],
     )
     return Page(anchor=ANCHOR, title=TITLE, parts=[told])
 

@@ -604,6 +604,17 @@ def test_numbers_of_a_scale_stand_apart_inside_the_figure(most: int) -> None:
     assert all(len(axes.get_xticks()) > 1 for axes in grid)
 
 
+def test_names_of_scales_do_not_run_into_each_other() -> None:
+    upwards = "efficiency on as many workers that do not communicate"
+    with style():
+        figure, grid = new_figure(2, 1, 4.0)
+        for axes in grid:
+            axes.set_ylabel(upwards)
+    render_figure(figure, "png")
+    assert cut_labels(figure) == []
+    assert all("\n" in axes.get_ylabel() for axes in grid)
+
+
 def test_names_of_scales_are_on_several_lines_where_they_do_not_fit() -> None:
     across = "milliseconds of a step more than the other setting"
     upwards = "efficiency on as many workers that do not communicate"

@@ -435,9 +435,17 @@ def test_the_report_of_the_study_begins_with_its_page_and_picture(tmp_path: Path
     page = reported(tmp_path, RECORDS)
     assert page.index('id="published"') < page.index('id="results"')
     assert "The original: Bugliarello" in page
+    assert PIZ_DAINT.small_form[0] in page
     assert page.count("published.svg") == 1
     for kind in ("png", "svg", "pdf", "csv"):
         assert (tmp_path / f"published.{kind}").exists()
+
+
+def test_what_holds_in_the_small_form_only_stands_in_its_report_only(tmp_path: Path) -> None:
+    large = [replace(record, profile="standard") for record in RECORDS]
+    page = reported(tmp_path, large)
+    assert PIZ_DAINT.differences[0] in page
+    assert PIZ_DAINT.small_form[0] not in page
 
 
 def test_the_report_answers_the_question_of_the_study(tmp_path: Path) -> None:
