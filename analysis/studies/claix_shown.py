@@ -163,7 +163,7 @@ def _epochs(rows: pd.DataFrame) -> pd.DataFrame:
 def _pop(rows: pd.DataFrame) -> pd.DataFrame:
     """Ours, then those of the original; where both evaluations were measured, of one of them."""
     own = rows.drop_duplicates(["scaling", "workers"])
-    here = [_pop_row(str(row["scaling"]), row) for row in own.to_dict("records")]
+    here = [_pop_row(_pop_name(row), row) for row in own.to_dict("records")]
     there = [
         {
             "": "published, GPUs",
@@ -176,6 +176,11 @@ def _pop(rows: pd.DataFrame) -> pd.DataFrame:
         for count, (parallel, balance, communication) in PUBLISHED_POP.items()
     ]
     return pd.DataFrame([*here, *there])
+
+
+def _pop_name(row: Mapping[Hashable, Any]) -> str:
+    evaluation = f", evaluation {row['evaluation']}" * (row["workers"] > 1)
+    return f"{row['scaling']}{evaluation}"
 
 
 def _pop_row(name: str, row: Mapping[Hashable, Any]) -> dict[str, str]:
