@@ -56,12 +56,14 @@ class _Look:
 
     Attributes:
         gaps: between its points, at ticks where it has none: its line breaks there.
+        counted_at: height of counts of failed attempts, as a share of the axes.
     """
 
     colour: str
     marker: str
     line: str
     gaps: Sequence[float]
+    counted_at: float
 
 
 def curves_of(marks: pd.DataFrame, labels: Sequence[str] = ()) -> Curves:
@@ -124,6 +126,7 @@ def draw_curves(axes: Axes, curves: Curves, ticks: Ticks, top: float) -> None:
                 marker=_marker_of(marks, index),
                 line=LINES[index % len(LINES)] if len(ticks) > 2 else "none",
                 gaps=[each + shift for each in positions if _is_within(each, marks["x"])],
+                counted_at=0.06 * (1 + drawn.index(label)),
             )
             _draw_curve(axes, (label, look), marks.assign(x=marks["x"] + shift), top)
     if len(drawn) > 1:
@@ -169,14 +172,14 @@ def _draw_curve(axes: Axes, named: tuple[str, _Look], marks: pd.DataFrame, top: 
         zorder=3,
     )
     for mark in marks.sort_values("x").itertuples():
-        _draw_mark(axes, mark, look.colour, top)
+        _draw_mark(axes, mark, look, top)
     if marks["bound"].notna().any():
         joined = "none" if look.line == "none" else "-"
         axes.plot(line["x"], line["bound"], **_BOUND, linestyle=joined, color=look.colour)
 
 
-def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
-    launches, x = mark.launches or (), mark.x
+def _draw_mark(axes: Axes, mark: Any, look: _Look, top: float) -> None:
+    launches, x, colour = mark.launches or (), mark.x, look.colour
     draw_launches(axes, [x] * len(launches), launches, colour, shift=(-5, 0))
     if not math.isnan(mark.low):
         ends = [mark.low, min(mark.high, top)]
@@ -194,8 +197,8 @@ def _draw_mark(axes: Axes, mark: Any, colour: str, top: float) -> None:
         bottom = axes.get_xaxis_transform()
         draw_cross(axes, x, 0.025, colour, bottom)
         counted = f"{mark.ok}/{mark.planned}"
-        look: dict[str, Any] = {"color": FAINT, "ha": "center", "fontsize": 7}
-        axes.text(x, 0.06, counted, transform=bottom, label=Sign.COUNTED, **look)
+        faint: dict[str, Any] = {"color": FAINT, "ha": "center", "fontsize": 7}
+        axes.text(x, look.counted_at, counted, transform=bottom, label=Sign.COUNTED, **faint)
 
 
 def label_ends(axes: Axes, curves: Curves) -> None:

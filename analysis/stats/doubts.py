@@ -340,7 +340,7 @@ def _drift_of(case: Case, job: str, *, is_only: bool) -> Drift | None:
     points = [p for p, own in times.items() if own.min() <= third_s and own.max() >= 2 * third_s]
     if not points or third_s == 0:
         return None
-    sentinel = max(points, key=lambda p: (p.setting.traits.max_workers == 1, len(launched[p])))
+    sentinel = max(points, key=lambda p: (*_fitness(p), len(launched[p])))
     own = times[sentinel]
     contest = Contest(comparisons=((_last_over_first(own, launched[sentinel]),),))
     return Drift(
@@ -349,6 +349,12 @@ def _drift_of(case: Case, job: str, *, is_only: bool) -> Drift | None:
         lasted_s=float(own.max() - own.min()),
         job="" if is_only else job,
     )
+
+
+def _fitness(point: Point) -> tuple[bool, bool]:
+    """A single worker tells most of its machine; rates of asynchronous ones vary by themselves."""
+    traits = point.setting.traits
+    return traits.max_workers == 1, traits.synchronous
 
 
 def _rates_in(point: Point, job: str) -> pd.Series:
