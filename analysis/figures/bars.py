@@ -60,7 +60,7 @@ def plot_placement(case: Case) -> Figure | None:
         _draw_rates(right, RATE.unit_of(case), _marks(case, shown), labels)
         # Above both axes: a long name would run from the left one into the right one.
         name_figure(figure, case.name)
-        left.set_title("bytes per server; hottest over mean", loc="left")
+        left.set_title("bytes; hottest over mean", loc="left")
         right.set_title(workers_text(workers), loc="left")
         legend_of_figure(figure, [left, right])
     return figure
@@ -239,6 +239,7 @@ def plot_explanation(case: Case) -> Figure | None:
         steps = [told.difference.step.mean * 1e3 for told in shown]
         axes.plot(steps, positions, "D", color=INK, mfc=PAPER, ms=5, label="difference")
         axes.axvline(0.0, color=INK, linewidth=0.8)
+        axes.use_sticky_edges = False  # or the diamond of the longest bar is cut
         name_rows(axes, [_pair_label(told) for told in shown], positions)
         axes.set_xlabel("milliseconds of a mean step more than the other setting")
         name_figure(figure, case.name)

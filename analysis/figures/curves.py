@@ -28,7 +28,7 @@ from analysis.figures.marks import (
     note_signs,
     worth_drawing,
 )
-from analysis.figures.style import COLOURS, FAINT, INK, LINES, MARKERS, PAPER, SIDE_COLOURS
+from analysis.figures.style import COLOURS, INK, LINES, MARKERS, PAPER, SIDE_COLOURS
 
 #: Least distance of two labels, as a share of the axis.
 _LABEL_GAP = 0.055
@@ -197,8 +197,8 @@ def _draw_mark(axes: Axes, mark: Any, look: _Look, top: float) -> None:
         bottom = axes.get_xaxis_transform()
         draw_cross(axes, x, 0.025, colour, bottom)
         counted = f"{mark.ok}/{mark.planned}"
-        faint: dict[str, Any] = {"color": FAINT, "ha": "center", "fontsize": 7}
-        axes.text(x, look.counted_at, counted, transform=bottom, label=Sign.COUNTED, **faint)
+        small: dict[str, Any] = {"color": colour, "ha": "center", "fontsize": 7}
+        axes.text(x, look.counted_at, counted, transform=bottom, label=Sign.COUNTED, **small)
 
 
 def label_ends(axes: Axes, curves: Curves) -> None:

@@ -28,7 +28,7 @@ from ps_allreduce.point.strategies import AnyStrategy
 STARRED = "processors may have been the limit"
 FAILED = "attempts not ok"
 LAUNCHES = "one launch each"
-BOUND = "mean bound of links, perfect overlap"
+BOUND = "mean bound of links"
 
 
 class Sign(StrEnum):

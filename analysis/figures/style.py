@@ -8,6 +8,7 @@ its own.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -115,6 +116,9 @@ _BELOW, _INSIDE = 65, 30
 
 #: So many numbers stand below axes at most where more would touch each other.
 _MOST_NUMBERS = 6
+
+#: Inches of a line of a legend.
+_LEGEND_LINE = 0.2
 
 #: The widest legend, as a share of the figure.
 _WIDEST = 0.98
@@ -297,6 +301,8 @@ def legend_below(figure: Figure, entries: Mapping[str, Any], columns: int = 2) -
             **_LEGEND,
         )
         if count == 1 or legend.get_window_extent().width <= _WIDEST * figure.bbox.width:
+            more = math.ceil(len(entries) / count) - math.ceil(len(entries) / columns)
+            figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * more)
             return
         legend.remove()
 

@@ -112,11 +112,12 @@ def families(records: Sequence[RunRecord]) -> tuple[Family, ...]:
     for (around, _), group in groups.items():
         alike = [each for each in records if _surroundings(each.experiment) == around]
         found.append(_family(group, _clusters(alike)))
-    if made := tuple(each for each in found if each is not None):
+    if made := tuple(each for each in found if each is not None and each.seen):
         return made
     raise UserError(
-        "there is nothing to predict from: no launch to learn from sends gradients between hosts. "
-        "Measure some, with fewer workers than you ask for (make ps-sweep)."
+        "there is nothing to predict from: no launch to learn from sends gradients between hosts "
+        "on links that were measured. Make some, with fewer workers than you ask for (make "
+        "ps-sweep)."
     )
 
 

@@ -93,7 +93,7 @@ def _rows(case: Case) -> Iterator[dict[str, object]]:
             "batch": point.experiment.workload.batch_per_worker,
             "num_workers": point.num_workers,
             "num_ps": point.experiment.num_ps,
-            "share": asked[point.num_workers] / sum(model.tables.rows),
+            "share": round(asked[point.num_workers] / sum(model.tables.rows), 9),
             "rate": mean_rate(point),
             **over_base("over_whole", point.rates, base.rates),
             "network_s": network,
@@ -221,6 +221,9 @@ def _drawn(rows: pd.DataFrame) -> Figure:
         for axes, (title, panel) in zip(grid, panels.items(), strict=True):
             _draw_panel(axes, panel)
             axes.set_title(title, loc="left")
+        if rows["share"].nunique() == 1:
+            # A scale that begins and ends there would show nothing.
+            grid[0].set_xlim(rows["share"].min() / 2, rows["share"].max() * 2)
         finish_grid(
             figure, grid, len(panels), ("share of rows looked up", "rate over whole tables")
         )

@@ -33,13 +33,10 @@ from analysis.wording import (
     with_interval,
     workers_text,
 )
-from ps_allreduce.record.records import Status
+from ps_allreduce.record.records import RunRecord, Status
 
 #: So many records are named.
 _MOST_NAMED = 4
-
-#: How a doubt of a run begins that those of cases tell of all runs.
-_OF_CASES = "this machine's processors were "
 
 #: No part of a name, such as `worker:3` or `n12`.
 _FIGURE = r"(?<![\w:.])\d+(?:\.\d+)?"
@@ -185,6 +182,13 @@ def _are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
 
 
+def _is_of_case(line: str, record: RunRecord) -> bool:
+    """Cases tell it of all runs; which host was disturbed is news where each is a machine."""
+    is_shared = record.experiment.network is not None
+    told = is_shared and line.startswith("other programs took ")
+    return told or line.startswith("this machine's processors were ")
+
+
 def _run_lines(results: SweepResults) -> list[str]:
     """Doubts of the runs with their number, and what is missing on disk."""
     table = results.block.table
@@ -193,7 +197,7 @@ def _run_lines(results: SweepResults) -> list[str]:
         (line, record.experiment.title)
         for record in in_order
         for line in record.warnings
-        if not line.startswith(_OF_CASES)
+        if not _is_of_case(line, record)
     ]
     lines = _counted(titles)
     missing = table.loc[(table["status"] == Status.OK) & ~table["raw_timings"], "record_path"]

@@ -107,4 +107,4 @@ def test_a_ladder_that_lacks_rungs_claims_no_single_changes(tmp_path: Path) -> N
 
 def test_a_title_of_the_placement_says_no_more_than_has_room() -> None:
     figure = plot_placement(case_of(*launched()))
-    assert titles(figure) == ["bytes per server; hottest over mean", "2 workers"]
+    assert titles(figure) == ["bytes; hottest over mean", "2 workers"]

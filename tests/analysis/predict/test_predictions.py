@@ -245,6 +245,16 @@ def test_without_a_lone_worker_only_emulated_computation_is_known(
         Question(workers=())
 
 
+def test_links_that_were_not_measured_predict_nothing() -> None:
+    records = [
+        replace(each, experiment=own, experiment_id=own.experiment_id, links=())
+        for each in sweep(workers=(2, 4))
+        if (own := replace(each.experiment, network=None, launcher="slurm"))
+    ]
+    with pytest.raises(UserError, match="on links that were measured"):
+        predict(records, Question(workers=(8,)))
+
+
 def test_baselines_meet_curves_of_their_own_form() -> None:
     counts = np.array([1.0, 2.0, 4.0])
     eight = np.array([8.0])
