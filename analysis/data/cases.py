@@ -106,17 +106,18 @@ class Point:
     @property
     def worker_cores(self) -> int | None:
         """Cores of all workers together; None where they share some, which belong to none."""
-        if self._deals_cores_twice:
+        if self._has_shared_cores:
             return None
         return self.num_workers * self.experiment.resources.cores_per_worker
 
     @cached_property
     def shares_cores(self) -> bool:
         """Workers that compute were dealt the same cores of one machine, in some launch."""
-        return self.experiment.workload.emulated is None and self._deals_cores_twice
+        return self.experiment.workload.emulated is None and self._has_shared_cores
 
     @cached_property
-    def _deals_cores_twice(self) -> bool:
+    def _has_shared_cores(self) -> bool:
+        """Workers were dealt the same cores, whether they compute there or not."""
         return any(map(_share_cores, self.records))
 
     @property

@@ -31,7 +31,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
-from analysis.stats.causes import Explanation, StepPart, explanations, mean_parts
+from analysis.stats.causes import Explanation, StepPart, mean_parts, seen_explanations
 from analysis.stats.explained_parts import Cause
 from analysis.stats.points import PlacementPoint, placement_points
 from analysis.wording import ratio, workers_text
@@ -249,7 +249,7 @@ def plot_explanation(case: Case) -> Figure | None:
 
 def drawn_explanations(case: Case) -> list[Explanation]:
     """Those into whose steps somebody sees, at most `MOST_PAIRS`."""
-    return [told for told in explanations(case) if not told.unseen][:MOST_PAIRS]
+    return seen_explanations(case)[:MOST_PAIRS]
 
 
 def explanation_data(case: Case) -> pd.DataFrame:

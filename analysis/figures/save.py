@@ -32,7 +32,7 @@ from analysis.figures.contenders import contenders_data, plot_contenders
 from analysis.figures.marks import BOUND, Sign, signs_of, signs_text
 from analysis.figures.step_timeline import UNDER_WAY, plot_timeline, timeline_data
 from analysis.figures.style import save_figure
-from analysis.stats.causes import explanations
+from analysis.stats.causes import seen_explanations
 from analysis.stats.points import left_out_text
 from analysis.stats.setting_pairs import rung_pairs, without_changed
 from ps_allreduce.point.sides import PS_ASYNC
@@ -105,8 +105,8 @@ def _timeline_text(case: Case, signs: set[str]) -> str:
 
 def _explanation_text(case: Case, signs: set[str]) -> str:
     drawn = [told.row.points for told in drawn_explanations(case)]
-    all_ = sum(not told.unseen for told in explanations(case))
-    some = f"The first {len(drawn)} of {all_} pairs" if len(drawn) < all_ else "Pairs"
+    seen = len(seen_explanations(case))
+    some = f"The first {len(drawn)} of {seen} pairs" if len(drawn) < seen else "Pairs"
     batches = any(one.experiment.global_batch != two.experiment.global_batch for one, two in drawn)
     scaled = " Where batches differ, the first step is scaled to as many examples." * batches
     return (

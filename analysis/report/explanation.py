@@ -14,7 +14,13 @@ import pandas as pd
 
 from analysis.data.cases import Case
 from analysis.report.remedies import advice_text
-from analysis.stats.causes import CausedPart, Difference, Explanation, explanations
+from analysis.stats.causes import (
+    CausedPart,
+    Difference,
+    Explanation,
+    explanations,
+    seen_explanations,
+)
 from analysis.stats.comparisons import comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.explained_parts import MOST_STRETCH, Cause
@@ -79,7 +85,7 @@ MEANINGS: Mapping[Cause, str] = {
 
 def meanings_table(case: Case) -> pd.DataFrame:
     """What the parts of a case's differences mean."""
-    seen = [told for told in explanations(case) if not told.unseen]
+    seen = seen_explanations(case)
     found = {part.cause for told in seen for part in told.difference.parts}
     rows = [{"part": cause, "is": text} for cause, text in MEANINGS.items() if cause in found]
     return pd.DataFrame(rows)
@@ -87,7 +93,7 @@ def meanings_table(case: Case) -> pd.DataFrame:
 
 def explanation_note(case: Case) -> str:
     """What the table of parts is of, and how it was made."""
-    seen = [told for told in explanations(case) if not told.unseen]
+    seen = seen_explanations(case)
     told = [
         "Milliseconds of a mean step that the slower setting takes more (with a minus, less) than "
         "the faster one, with 95 % intervals over launches; the parts of a row add up to its "
@@ -251,7 +257,7 @@ def _helpful_rungs(case: Case) -> list[str]:
 
 def explanation_table(case: Case) -> pd.DataFrame:
     """A row for each pair that differs and is divided: milliseconds by cause, as text."""
-    rows = [_row(told) for told in explanations(case) if not told.unseen]
+    rows = [_row(told) for told in seen_explanations(case)]
     return pd.DataFrame(rows).fillna(NONE)
 
 

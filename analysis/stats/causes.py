@@ -344,6 +344,11 @@ def explanations(case: Case) -> tuple[Explanation, ...]:
     )
 
 
+def seen_explanations(case: Case) -> list[Explanation]:
+    """Those of pairs into whose steps somebody sees."""
+    return [told for told in explanations(case) if not told.unseen]
+
+
 def _differing(case: Case) -> Iterator[Comparison]:
     """The faster one first."""
     for row in comparisons(case).by_pair.values():

@@ -67,8 +67,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     )
     if not rows.empty:
         starred = f" *: {STARRED}." * bool((rows["mark"] != "").any())
-        caption = TEXTS.said["scaling"]["caption"] + starred
-        tables.append(TEXTS.table("scaling", _scaling_table(rows), caption=caption))
+        tables.append(TEXTS.table("scaling", _scaling_table(rows), more=starred))
         figures.append(TEXTS.figure("figure", _drawn(rows), data_of(rows)))
     return Shown(
         sentences=[*_host_sentences(computed), *_scaling_sentences(rows)],

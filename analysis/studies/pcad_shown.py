@@ -60,7 +60,7 @@ def _show(cases: Sequence[Case]) -> Shown:
         return Shown()
     cells = _times(launches)
     empty = " Empty: no rate." * bool((cells == "").any(axis=None))
-    times = TEXTS.table("times", cells, caption=TEXTS.said["times"]["caption"] + empty)
+    times = TEXTS.table("times", cells, more=empty)
     figures = [_time_figure(launches)]
     fitted = _fitted(launches)
     if not fitted:

@@ -73,9 +73,14 @@ class StudyTexts:
 
     said: Mapping[str, Any]
 
-    def table(self, name: str, rows: pd.DataFrame, **changes: str) -> TextTable:
-        """A table under its title and caption."""
-        return TextTable(rows=rows, **self.said[name] | changes)
+    def table(self, name: str, rows: pd.DataFrame, *, more: str = "", **changes: str) -> TextTable:
+        """A table under its title and caption.
+
+        Args:
+            more: what the caption says of these rows besides.
+        """
+        said = self.said[name] | changes
+        return TextTable(rows=rows, **said | {"caption": said.get("caption", "") + more})
 
     def figure(
         self, name: str, figure: Figure, data: pd.DataFrame, caption: str | None = None

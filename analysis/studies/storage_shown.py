@@ -65,7 +65,7 @@ def _show(cases: Sequence[Case]) -> Shown:
     rows = rows.sort_values(["of", "input"])
     return Shown(
         sentences=[*_sentences(rows)],
-        tables=[TEXTS.table("table", _text(rows), caption=_caption(rows))],
+        tables=[TEXTS.table("table", _text(rows), more=_more(rows))],
         figures=[TEXTS.figure("figure", _drawn(rows), data_of(rows))],
     )
 
@@ -131,9 +131,8 @@ def _sentences(rows: pd.DataFrame) -> Iterator[str]:
         yield f"{of}: means of {' to '.join(told)}, of the rate with synthetic images."
 
 
-def _caption(rows: pd.DataFrame) -> str:
-    said = TEXTS.said["table"]["caption"]
-    return f"{said} {TEXTS.said['badly']}" if rows["input"].str.contains(BADLY).any() else said
+def _more(rows: pd.DataFrame) -> str:
+    return f" {TEXTS.said['badly']}" * bool(rows["input"].str.contains(BADLY).any())
 
 
 def _text(rows: pd.DataFrame) -> pd.DataFrame:
