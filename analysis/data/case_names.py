@@ -18,10 +18,15 @@ import pandas as pd
 from analysis.data.columns import ASKED, CONDITIONS
 from analysis.wording import slug
 from ps_allreduce.point.models import Model
+from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import RunRecord
 
 if TYPE_CHECKING:
     from analysis.data.cases import Case
+
+
+#: What the batch is a batch of, by how the workload scales.
+BATCH = {Scaling.WEAK: "batch per worker", Scaling.STRONG: "batch of all workers together"}
 
 
 def model_names(runs: pd.DataFrame, records: Mapping[str, RunRecord]) -> list[str]:
@@ -56,13 +61,23 @@ def case_names(cases: pd.DataFrame) -> list[str]:
     names = []
     for _, own in described.iterrows():
         told = _telling(described[described["model"] == own["model"]])
-        values = (f"{condition_words(name)} {condition_value(name, own[name])}" for name in told)
+        words = (condition_words(name, Scaling(own["scaling"])) for name in told)
+        values = (
+            f"{word} {condition_value(name, own[name])}"
+            for word, name in zip(words, told, strict=True)
+        )
         names.append(", ".join([str(own["model"]), *values]))
     return names
 
 
-def condition_words(name: str) -> str:
-    """`emulated forward` for `emulated_forward_s`."""
+def condition_words(name: str, *scalings: Scaling) -> str:
+    """`emulated forward` for `emulated_forward_s`; a batch by whose it is, if in all cases alike.
+
+    Args:
+        scalings: of the cases that differ in it.
+    """
+    if name == "batch_per_worker":
+        return BATCH[scalings[0]] if len({*scalings}) == 1 else "batch"
     return name.removeprefix(ASKED).removesuffix("_s").replace("_", " ")
 
 

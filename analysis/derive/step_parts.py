@@ -110,16 +110,18 @@ class StepParts:
         }
         computed = self.worker_means("compute_s")
         if not np.isnan(computed).any():
+            every = np.unique(self.worker)
             fastest, slowest = int(computed.argmin()), int(computed.argmax())
             stated = self.worker_means("stated_s")
             alone = computed if np.isnan(stated).any() else stated
-            decides = alone.max() if self.meets else alone.mean()
+            steps = np.array([self.inside[self.worker == each].sum() for each in every])
+            decides = alone.max() if self.meets else np.average(alone, weights=steps)
             columns |= {
                 "last_input_s": self.mean(self.input_s, self.last),
                 "fastest_compute_s": computed[fastest],
                 "fastest_stated_s": stated[fastest],
                 "slow_worker_s": decides - alone.min(),
-                "slowest_worker": int(np.unique(self.worker)[slowest]),
+                "slowest_worker": int(every[slowest]),
                 "late_start_s": self._late_start_s(),
             }
         return {name: None if math.isnan(value) else value for name, value in columns.items()}

@@ -155,6 +155,7 @@ def _draw_all(axes: Axes, marks: pd.DataFrame, unit: str) -> None:
         draw_rows(axes, own, (colour, marker), (0.0, right))
     name_rows(axes, marks["name"].tolist(), marks["y"].tolist())
     finish_values(axes, marks, (0.0, right), unit)
-    workers = [workers_text(int(count)) for count in marks["num_workers"].unique()]
-    # Where there are several, rows name them.
-    axes.set_title(", ".join(["all that send", *workers[: len(workers) == 1]]), loc="left")
+    counts = sorted({int(count) for count in marks["num_workers"]})
+    workers = workers_text(counts[-1])
+    smaller = "".join(f"{count} or " for count in counts[:-1])
+    axes.set_title(f"all that send, {smaller}{workers}", loc="left")

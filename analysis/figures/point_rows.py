@@ -175,8 +175,10 @@ def plot_settings(marks: pd.DataFrame, quantity: Quantity, title: str) -> Figure
         name_figure(figure, title)
         for number, count in enumerate(sorted(placed["num_workers"].unique())):
             marker = MARKERS[number % len(MARKERS)]
-            axes.plot([], [], marker, color=INK, label=workers_text(int(count)))
-            for side, own in placed[placed["num_workers"] == count].groupby("side"):
+            of_size = placed[placed["num_workers"] == count]
+            if of_size["launches"].notna().any():
+                axes.plot([], [], marker, color=INK, label=workers_text(int(count)))
+            for side, own in of_size.groupby("side"):
                 look = SIDE_COLOURS[str(side)], marker
                 draw_rows(axes, own, look, (0.0, right))
         _draw_ideals(axes, quantity, right)

@@ -66,7 +66,7 @@ MEANINGS: Mapping[Cause, str] = {
     Cause.SLOWED: "how much longer than alone the fastest worker computes; compute is without it",
     Cause.INPUT: "how long the worker whose gradients come last waits for its batch",
     Cause.WORKER: "how much longer one worker always computes than the fastest one; where workers "
-    "do not meet, the mean of all workers",
+    "do not meet, the mean over all their steps",
     Cause.IN_TURN: "how long workers wait for each other because now one, now another is slower",
     Cause.HOT_SERVER: f"{_SAVED} all servers held equally many bytes{_STRETCHED}",
     Cause.HOT_ROWS: f"{_SAVED} servers were asked for equally many rows{_STRETCHED}",

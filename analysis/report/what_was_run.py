@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.blocks import Block, SweepResults
+from analysis.data.case_names import BATCH
 from analysis.data.cases import Case
 from analysis.data.columns import LENGTHS
 from analysis.data.setting import exchange_of
@@ -24,7 +25,6 @@ from ps_allreduce.point.experiment import Experiment
 from ps_allreduce.point.inputs.data_set import Target
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.point.optimizers import OnRows, optimizer_text
-from ps_allreduce.point.workload import Scaling
 from ps_allreduce.record.records import Status
 from ps_allreduce.record.variables import MADE_DENSE, SparseGradient
 
@@ -40,17 +40,13 @@ MOST_NOTES = 2
 Items = list[tuple[str, str]]
 
 
-#: What the batch is a batch of, by how the workload scales.
-_BATCH = {Scaling.WEAK: "batch per worker", Scaling.STRONG: "batch of all workers together"}
-
-
 def what_was_run(case: Case) -> Items:
     """Names and values, for a reader who would repeat it."""
     own = case.conditions
     items = [
         ("model", _model_text(case)),
         *_model_items(case),
-        (_BATCH[own["scaling"]], f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
+        (BATCH[own["scaling"]], f"{own['batch_per_worker']}, accumulation {own['accumulation']}"),
         ("input", _shared(case.attempts["input"])),
         ("optimizer", _optimizers_text(case)),
         (

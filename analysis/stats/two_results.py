@@ -110,9 +110,10 @@ def condition_differences(
     first: Case, second: Case, names: Sequence[str]
 ) -> Mapping[str, tuple[str, str]]:
     """Conditions that differ, with their values, in words."""
+    scalings = (first.conditions["scaling"], second.conditions["scaling"])
     both = {name: (first.conditions[name], second.conditions[name]) for name in names}
     return {
-        condition_words(name): (condition_value(name, one), condition_value(name, other))
+        condition_words(name, *scalings): (condition_value(name, one), condition_value(name, other))
         for name, (one, other) in both.items()
         if one != other
     }

@@ -101,6 +101,16 @@ def test_who_is_fast_waits_for_others_where_workers_meet() -> None:
     assert columns(make_experiment(AsynchronousServers, 2), TWO)["waiting_s"] == 0.0
 
 
+def test_a_slow_worker_that_meets_nobody_counts_by_its_steps() -> None:
+    """It makes half as many: no longer compute is left, of which others would be slow in turn."""
+    fast = make_steps(0, [0.1 * n for n in range(1, 7)], PHASES, wait_s=0.01, compute_s=0.05)
+    phases = [Phase.FIRST, Phase.WARMUP, *[Phase.MEASURED] * 2]
+    slow = make_steps(1, [0.1, 0.2, 0.4, 0.6], phases, wait_s=0.01, compute_s=0.15)
+    told = columns(make_experiment(AsynchronousServers, 2), concatenate([fast, slow]))
+    longer = float(str(told["compute_s"])) - float(str(told["fastest_compute_s"]))
+    assert (longer, told["slow_worker_s"]) == pytest.approx((0.1 / 3, 0.1 / 3))
+
+
 # Values come before a step; rows of tables are fetched after it has begun.
 @pytest.mark.parametrize("moved", [("start", "pulled", "end", "batches"), ("pulled", "end")])
 def test_who_gets_its_values_late_begins_late(moved: tuple[str, ...]) -> None:

@@ -13,6 +13,8 @@ from analysis.figures.changes import plot_exchange, plot_ladder
 from analysis.figures.contenders import plot_contenders
 from analysis.figures.marks import STARRED
 from analysis.figures.save import save_figures
+from ps_allreduce.point.layout import num_hosts
+from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
     AsynchronousServers,
@@ -26,7 +28,7 @@ from ps_allreduce.point.wire import UNBUCKETED
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, changed, placement_used, runs, times, with_wire
 from tests.analysis.figures.test_figures import legend, titles
-from tests.fakes import make_experiment
+from tests.fakes import make_experiment, make_host
 
 SERVERS = make_experiment(SynchronousServers, 2)
 
@@ -108,3 +110,17 @@ def test_a_ladder_that_lacks_rungs_claims_no_single_changes(tmp_path: Path) -> N
 def test_a_title_of_the_placement_says_no_more_than_has_room() -> None:
     figure = plot_placement(case_of(*launched()))
     assert titles(figure) == ["bytes; hottest over mean", "2 workers"]
+
+
+def test_a_title_names_the_workers_of_all_that_it_is_over() -> None:
+    """On equal hosts servers take the places of workers, and other sizes are not drawn."""
+    four = {"launcher": "ssh", "spread": Spread()}
+    servers = make_experiment(SynchronousServers, 3, num_ps=1, layout=LayoutKind.DEDICATED, **four)
+    points = servers, *(make_experiment(AllReduce, workers, **four) for workers in (2, 4))
+    case = case_of(
+        *(
+            runs(own, times(1.0), hosts=tuple(make_host(f"n{n}") for n in range(num_hosts(own))))
+            for own in points
+        )
+    )
+    assert titles(plot_contenders(case))[1] == "all that send, 3 or 4 workers"

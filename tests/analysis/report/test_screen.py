@@ -14,6 +14,7 @@ from rich.console import Console
 
 from analysis.__main__ import main
 from analysis.data.blocks import analysed
+from analysis.data.case_names import BATCH
 from analysis.data.cases import make_cases
 from analysis.data.load import read_sweep
 from analysis.report.pages.page_parts import CaseReport
@@ -283,10 +284,12 @@ def test_launches_that_chose_or_compared_weights_are_no_results(
 def test_tables_of_several_cases_have_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for batch in (8, 16):
-        own = make_experiment(Single, workload=Workload(batch_per_worker=batch))
-        save_all(tmp_path, [run(own, 100.0)])
-    with pytest.raises(SystemExit, match="0"):
-        main(["report", str(tmp_path)])
-    shown = capsys.readouterr().out
-    assert all(f"SmallCNN, batch per worker {batch}\n" in shown for batch in (8, 16))
+    for scaling, whose in BATCH.items():
+        for batch in (8, 16):
+            load = Workload(batch_per_worker=batch, scaling=scaling)
+            own = make_experiment(AllReduce, 2, workload=load)
+            save_all(tmp_path / scaling, [run(own, 100.0)])
+        with pytest.raises(SystemExit, match="0"):
+            main(["report", str(tmp_path / scaling)])
+        shown = capsys.readouterr().out
+        assert all(f"SmallCNN, {whose} {batch}\n" in shown for batch in (8, 16))
