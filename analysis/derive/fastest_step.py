@@ -36,7 +36,7 @@ Latency and links between racks are not in these bounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -154,17 +154,23 @@ def use_of(record: RunRecord, links: Sequence[Link]) -> list[float]:
     ]
 
 
-def slowest_links(records: Sequence[RunRecord]) -> dict[Link, float]:
-    """Links that are nearer to the slowest one than to the fastest one, with their bits per second.
-
-    Medians over runs.  These must all be repaired to leave the busiest link more.
-    """
+def rates_of_links(records: Iterable[RunRecord]) -> dict[Link, float]:
+    """Bits per second that each link carried before the runs, medians."""
     rates: dict[Link, list[float]] = {}
     for link in (link for record in records for link in record.links):
         rates.setdefault((link.source, link.target), []).append(link.bits_per_s)
-    medians = {link: median(each) for link, each in rates.items()}
-    middle = (min(medians.values()) + max(medians.values())) / 2
-    return {link: rate for link, rate in medians.items() if rate <= middle}
+    return {link: median(each) for link, each in rates.items()}
+
+
+def slow_ones(rates: Mapping[Link, float], fast_bits_per_s: float) -> dict[Link, float]:
+    """Links that are nearer to the slowest one than to a fast one; none where none is slow.
+
+    These must all be repaired to leave the busiest link more.
+    """
+    slowest = min(rates.values())
+    if slowest >= SLOW_SHARE * fast_bits_per_s:
+        return {}
+    return {link: rate for link, rate in rates.items() if rate <= (slowest + fast_bits_per_s) / 2}
 
 
 def _fastest_links(record: RunRecord) -> dict[str, float]:

@@ -15,11 +15,12 @@ import pandas as pd
 from analysis.data.blocks import SweepResults
 from analysis.data.cases import MARK, Case, Point, processors_may_limit
 from analysis.report.what_was_run import differences_text
-from analysis.stats.comparisons import Comparison, comparisons
+from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import UNSURE, Contest, Outcome, decide
 from analysis.stats.doubts import (
     Drift,
     drifts_of,
+    explained_text,
     in_most_launches,
     is_busy,
     is_disturbed,
@@ -37,7 +38,6 @@ from analysis.stats.points import (
     point_table,
     share_ratio,
 )
-from analysis.stats.rivals import Kind
 from analysis.stats.statistics import estimate
 from analysis.wording import (
     capital,
@@ -73,9 +73,6 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take at least a stated time and use no "
     "processor, so {unit}/s are those of no real accelerator."
 )
-#: A smaller drift is not told in figures.
-_LEAST_DRIFT = 0.001
-
 _WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
 
 #: Shares that may not lie above 1, what each is called, and why it may.
@@ -183,7 +180,7 @@ def _stands_text(row: Comparison | None) -> str:
     slower = told.second.best
     most = others_explain(slower)
     if told.outcome is Outcome.FASTER and not is_disturbed(slower).any():
-        return _stands(row, "only the faster setting is known to be disturbed")
+        return _stands(row, "of the two, only the faster one is known to be disturbed")
     if told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
         why = f"by the rule of decision, other programs could explain up to {most:.2f}x"
         return _stands(row, why)
@@ -195,14 +192,12 @@ def _stands_by_most_text(row: Comparison, happened: Callable[[Point], pd.Series]
     decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
     if not decided or any(in_most_launches(point, happened(point)) for point in row.points):
         return ""
-    return _stands(row, f"at most half of the launches of each setting are known to be {what}")
+    return _stands(row, f"of each of the two, at most half of the launches are known to be {what}")
 
 
 def _stands(row: Comparison, why: str) -> str:
-    """Which verdict stands is named where sentences beside it tell of others."""
-    several = bool(comparisons(row.case).of(Kind.HYBRID, Kind.STOCK, Kind.WORKERS, Kind.COST))
     names = " and ".join(point.setting.label for point in row.better_first().points)
-    return f"The verdict{f' on {names}' * several} stands: {why}."
+    return f"The verdict on {names} stands: {why}."
 
 
 def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str]:
@@ -244,9 +239,9 @@ def loss_lines(case: Case) -> list[str]:
         lines.append(
             f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
             f"time ({known}up to {percent_text(stalled.max(), STALLED_LIMIT)}"
-            f"{points_text(points, stalled > 0.0)}); "
-            f"known to have lost more than {LOST_LIMIT:.2%} of their segments: {both} of "
-            f"{several} that stalled."
+            f"{points_text(points, stalled > 0.0)}). Of these {several}, {both or 'none'} "
+            f"{'is' if both == 1 else 'are'} known to have lost more than {LOST_LIMIT:.2%} of "
+            "the segments."
         )
     return lines
 
@@ -265,8 +260,8 @@ def share_lines(case: Case) -> list[str]:
     where = f"At {point_name(worst)}, " * (len(uneven) > 1)
     return [
         f"One worker made far more steps than others ({listed} of all). Such rates are not ranked. "
-        f"{where}{worst.num_workers} times the rate of the slowest worker is about "
-        f"{number(equal)} {case.unit}/s, not {number(mean_rate(worst))}."
+        f"{where}{worst.num_workers} workers as slow as the slowest one would make about "
+        f"{number(equal)} {case.unit}/s; {number(mean_rate(worst))} were made."
         f"{_evener_text(case, worst)}"
     ]
 
@@ -450,7 +445,6 @@ def _between_text(drift: Drift, pairs: pd.DataFrame | None) -> str:
     if pairs is None:
         return ""
     if drift.job and drift.job not in set(pairs["job"]):
-        return " The verdict compares no launches of this job."
-    made = drift.between(pairs) - 1
-    told = f"{made:.1%}" if made >= _LEAST_DRIFT else f"less than {_LEAST_DRIFT:.1%}"
-    return f" Between the launches that the verdict compares, that makes {told}."
+        return " The headline compares no launches of this job."
+    told = explained_text(drift.between(pairs))
+    return f" That may explain {told} between the launches that the headline compares."

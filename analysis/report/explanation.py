@@ -148,7 +148,7 @@ def explanation_sentence(told: Explanation) -> str:
 def _to_tell(told: Explanation, part: CausedPart) -> str:
     """How many launches would tell whether a part is there; instead of advice."""
     made = min(len(told.faster.launches), len(told.slower.launches))
-    wanted = launches_to_tell(part.seconds, made) if made >= MIN_LAUNCHES else MIN_LAUNCHES
+    wanted = launches_to_tell(part.unproven, made) if made >= MIN_LAUNCHES else MIN_LAUNCHES
     if wanted is None:
         return "it varies too much from launch to launch"
     return f"about {wanted} launches of each in all would tell"
@@ -204,8 +204,13 @@ def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
         return ""
     limits = {part.limit for part in told.difference.parts if part not in parts}
     own = {part.limit for part in parts}
-    alone = "up to" in own and "at least" not in own  # it leaves nothing of what it is taken off
-    limit = "up to " * (alone or bool(limits & {"down to", "at least"}))
+    if "at least" in own and "up to" not in own:
+        limit = "at least "
+    else:
+        alone = (
+            "up to" in own and "at least" not in own
+        )  # it leaves nothing of what it is taken off
+        limit = "up to " * (alone or bool(limits & {"down to", "at least"}))
     return f"; all other parts together take {limit}{_ms_text(told_s - step_s)} less"
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE
-from analysis.derive.fastest_step import left_out_links, slowest_links, use_of
+from analysis.derive.fastest_step import left_out_links, use_of
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import UNSURE, Decision, Outcome
 from analysis.stats.findings import (
@@ -138,7 +138,7 @@ def beyond_text(row: Comparison) -> str:
 
 def no_verdict_text(where: str) -> str:
     """Of sides or settings that were tried somewhere."""
-    return f"No verdict {where} workers, since each needs three launches that end well."
+    return f"No verdict {where} workers: not all that is compared has three launches there."
 
 
 def _nothing_faster(row: Comparison) -> str:
@@ -204,8 +204,9 @@ def _transport_text(row: Comparison) -> str | None:
 
     `tcp`, or `tcp in float32` where another setting of the case sends them in another format.
     """
-    first, second = (side.kind.transport if side.kind else None for side in row.sides)
-    return None if first is None or first != second else _format_text(row.case, first)
+    carried = [side.kind.transport if side.kind else None for side in row.sides]
+    known = [_format_text(row.case, each) for each in carried if each is not None]
+    return " and ".join(dict.fromkeys(known)) if len(known) == len(carried) else None
 
 
 def _format_text(case: Case, transport: str) -> str:
@@ -312,7 +313,7 @@ def _among_text(case: Case, points: Sequence[Point]) -> str:
 def _slower_text(slower: int) -> str:
     """How many settings are decided to be slower than another one; empty if none is."""
     verb = "is" if slower == 1 else "are"
-    return f"; {count_text(slower, 'other')} {verb} slower" * bool(slower)
+    return f"; {count_text(slower, 'other')} {verb} slower than another one" * bool(slower)
 
 
 def training_text(point: Point) -> str:
@@ -440,10 +441,10 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
         return "Both settings ran on one host: this says nothing about a network."
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
     measured = "at the rates measured before the runs; " * bool((shares > 1).any())
-    rate = min(
-        slowest_links([record for point in row.points for record in point.counting]).values()
-    )
-    slowest = f" ({measured}slowest: {rate_text(rate)})" * (not slow)
+    records = [record for point in row.points for record in point.counting if record.links]
+    least = sorted(min(link.bits_per_s for link in record.links) for record in records)
+    ends = dict.fromkeys(map(rate_text, (least[0], least[-1])))
+    slowest = f" ({measured}slowest: {' to '.join(ends)})" * (not slow)
     processors = f", processors {range_text(busy, BUSY_LIMIT)}" if len(busy) else ""
     of = _known_text(row.points, is_alone)
     used = f"Busiest {'other ' * bool(slow)}link in use {range_text(shares)}"

@@ -8,12 +8,13 @@ both only where every launch says the same of the busiest link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.data.cases import Point
 from analysis.data.setting import exchange_of
-from analysis.derive.fastest_step import left_out_links, made_flows_of, slowest_links
+from analysis.derive.fastest_step import left_out_links, made_flows_of, rates_of_links, slow_ones
 from analysis.derive.network_causes import better_placement
 from analysis.stats.causes import Explanation
 from analysis.stats.decision import MARGIN
@@ -21,6 +22,7 @@ from analysis.stats.explained_parts import Cause, lost_shares
 from analysis.stats.setting_pairs import changed_pairs
 from analysis.wording import bytes_text, links_text, rate_text
 from ps_allreduce.bounds import link_bytes
+from ps_allreduce.cluster import TaskType
 from ps_allreduce.exchange.stacking import RowRule
 from ps_allreduce.point.inputs.data import Synthetic
 from ps_allreduce.point.layout import is_apart
@@ -102,11 +104,13 @@ def _link_advice(told: Explanation) -> str:
     records, network = told.slower.counting, told.slower.experiment.network
     if network is not None and (network.slow_host, network.uplink_bits_per_s) != (None, None):
         return "Links differ as asked of the emulated network."
-    slow = slowest_links(records)
-    fast = max(link.bits_per_s for record in records for link in record.links)
+    fast = max(rates_of_links([*records, *told.faster.counting]).values())
+    slow = slow_ones(rates_of_links(records), fast)
+    if not slow:
+        return ""  # slow in few of the runs
     ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
     several = "s" * (len(slow) > 1)
-    carried = f"{' to '.join(ends)} before the runs, the fastest one {rate_text(fast)}"
+    carried = f"{' to '.join(ends)} before the runs (medians), the fastest one {rate_text(fast)}"
     named = f"The link{several} {links_text([*slow])} carried {carried}"
     if (told.slower.known("network_s") > told.slower.known("mean_step_s")).any():
         return f"{named}: measure again, as the counted bytes would take longer than a step."
@@ -125,8 +129,20 @@ def _worker_advice(told: Explanation) -> str:
     if slowest is None:
         return "It is not the same one in all launches, so look for what disturbs one of them."
     network, hosts = told.slower.experiment.network, told.slower.common("num_hosts") or 1
-    leave = ": leave its host out" * (network is None and hosts > 1)
-    return f"worker:{slowest} computes longest in every launch{leave}."
+    longest = f"worker:{slowest} computes longest in every launch"
+    if beside := _beside(told.slower.counting, f"{TaskType.WORKER}:{slowest}"):
+        return f"{longest}; its host runs {' and '.join(beside)}, too."
+    return f"{longest}{': leave its host out' * (network is None and hosts > 1)}."
+
+
+def _beside(records: Sequence[RunRecord], worker: str) -> list[str]:
+    """What runs on a worker's host besides it, where other hosts run fewer tasks."""
+    tasks = records[0].tasks
+    counts = Counter(task.host for task in tasks)
+    host = next(task.host for task in tasks if task.task == worker)
+    if counts[host] == min(counts.values()):
+        return []
+    return [task.task for task in tasks if task.host == host and task.task != worker]
 
 
 def _slowed_advice(told: Explanation) -> str:

@@ -44,7 +44,7 @@ from analysis.report.what_was_run import notes_line, sparse_line
 from analysis.report.where_time_goes import humps_lines, trend_lines
 from analysis.stats.comparisons import Comparison, Comparisons, comparisons
 from analysis.stats.decision import LEAVING_LEVEL, UNSURE, Outcome
-from analysis.stats.findings import farthest_apart, headline_row, plain_first
+from analysis.stats.findings import farthest_apart, headline_row, plain_first, told_points
 from analysis.stats.rivals import Kind, Side, contenders, failed_beyond, rivals_of
 from analysis.stats.setting_pairs import Ladder, ladders
 from analysis.wording import (
@@ -125,7 +125,7 @@ def verdict(case: Case) -> Verdict:
         for line in drift_lines(case, row)
         if line.rstrip(".").casefold() not in headline.casefold()
     ]
-    trend = trend_lines(row.points) if row and row.outcome not in UNSURE else []
+    trend = trend_lines(told_points(case)) if row and row.outcome not in UNSURE else []
     doubts = (*doubts_of_numbers(case, row), *drift, *trend)
     warnings = (*circumstances(case, row), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(filter(None, _otherwise_lines(case, main)))

@@ -82,13 +82,23 @@ class CausedPart:
 
     @property
     def sure(self) -> bool:
-        """The interval lies above 0."""
-        return self.seconds.low is not None and self.seconds.low > 0.0
+        """It is there, and its interval lies above 0."""
+        return self.there and _is_positive(self.seconds)
 
     @property
     def there(self) -> bool:
         """The interval of the proof lies above 0."""
-        return self.proof.low is not None and self.proof.low > 0.0
+        return _is_positive(self.proof)
+
+    @property
+    def unproven(self) -> Estimate:
+        """What more launches must show before the part is sure."""
+        return self.proof if _is_positive(self.seconds) else self.seconds
+
+
+def _is_positive(estimate: Estimate) -> bool:
+    """The interval lies above 0."""
+    return estimate.low is not None and estimate.low > 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,9 +221,13 @@ def _planned(
     """A family of sides."""
     told = [_told(case, metric, meeting, level / len(met)) for meeting in met]
     pairs = [(one.best, other.best) for (one, other), _ in told]
-    decisions = decide(
-        _doubted(case, metric, [contest for _, contest in told], pairs, level), level
-    )
+    contests = _doubted(case, metric, [contest for _, contest in told], pairs, level)
+    doubts = [
+        contest.doubt or _doubt_of_rivals(case, metric, *sides)
+        for contest, (sides, _) in zip(contests, told, strict=True)
+    ]
+    contests = [replace(own, doubt=doubt) for own, doubt in zip(contests, doubts, strict=True)]
+    decisions = decide(contests, level)
     return [
         Comparison(
             case=case,
@@ -278,6 +282,24 @@ def _told(
         )
     )
     return (one, other), contest
+
+
+def _doubt_of_rivals(case: Case, metric: Metric, one: Side, other: Side) -> str:
+    """What speaks against the leading side beating all others of the other side that may be best.
+
+    The setting that is told of is asked before.
+    """
+    by_gain = sorted((one, other), key=lambda side: mean_gain(side.best, metric))
+    behind, ahead = by_gain[0], by_gain[1].best
+    rivals = [point for point in may_be_best(behind.points, metric) if point is not behind.best]
+    contests = [_contest(metric, [ahead], [rival]) for rival in rivals]
+    doubted = _doubted(case, metric, contests, [(ahead, rival) for rival in rivals])
+    told = (
+        f"{rival.setting.label} may be as fast as {ahead.setting.label}: {contest.doubt}"
+        for rival, contest in zip(rivals, doubted, strict=True)
+        if contest.doubt
+    )
+    return next(told, "")
 
 
 def may_be_best(points: Sequence[Point], metric: Metric) -> list[Point]:

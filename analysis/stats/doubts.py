@@ -185,13 +185,13 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
     )
     yield Doubt(
         reason=f"{most} of {made} attempts of {sound.setting.label} ended well, but "
-        f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}, a third "
-        f"or more apart{_OTHERS if few else ''}"
+        f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}"
+        f"{_OTHERS if few else ''}"
     )
 
 
 #: What is to be feared of a setting of which some launches ended well.
-_OTHERS = "; how fast the others would be is not known"
+_OTHERS = "; how fast the failed ones would have been is not known"
 
 
 def _chosen(count: int) -> str:
@@ -228,10 +228,15 @@ def drifted(case: Case, pair: tuple[Point, Point, Metric] | None = None) -> Iter
         if drift.is_shown:
             neighbours = neighbours_of(case, *pair) if pair else None
             factor = drift.between(neighbours)
-            most = math.pow(factor, FAR) - 1
-            near = f", which may explain {most:.1%} between the launches that are compared"
+            near = f", which may explain {explained_text(factor)} between the launches compared"
             reason = drift.told + near * (neighbours is not None)
             yield Doubt(reason=reason, explains=(factor, factor))
+
+
+def explained_text(factor: float) -> str:
+    """How much of a difference something may explain that made this much of one, as a rule."""
+    most = math.pow(factor, FAR) - 1
+    return f"{most:.1%}" if most >= _LEAST_DRIFT else f"less than {_LEAST_DRIFT:.1%}"
 
 
 def neighbours_of(case: Case, first: Point, second: Point, metric: Metric) -> pd.DataFrame | None:
@@ -246,6 +251,9 @@ def neighbours_of(case: Case, first: Point, second: Point, metric: Metric) -> pd
     apart = launches["started_at"] - second.launches["started_at"].reindex(turns)
     return pd.DataFrame({"job": _jobs(launches), "apart_s": apart.dt.total_seconds().abs()})
 
+
+#: A smaller drift is not told in figures.
+_LEAST_DRIFT = 0.001
 
 #: Every pair of a case asks for the drift of the same few cases.
 _CASES = 16

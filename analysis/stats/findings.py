@@ -135,6 +135,18 @@ def headline_row(case: Case) -> Comparison | None:
     return None if points is None else leading(table, points)
 
 
+def told_points(case: Case) -> tuple[Point, ...]:
+    """The settings that a headline compares: two, and of one side the one next to the fastest."""
+    row = headline_row(case)
+    if row is None:
+        return ()
+    table, best = comparisons(case), row.first.best
+    contending = None if table.main else next(contenders(case), None)
+    if contending is None or not is_fastest(table, best, contending):
+        return row.points
+    return tuple(dict.fromkeys([*row.points, *runner_up(table, best, contending).points]))
+
+
 def plain_first(table: Comparisons) -> list[Comparison]:
     """Comparisons with plain TensorFlow in which that is decided to be faster.
 

@@ -184,7 +184,8 @@ def _anova(fit: Any) -> pd.DataFrame:
         {
             "term": [_term_text(str(term)) for term in rows.index],
             "df": rows["df"].map(lambda count: f"{count:.0f}"),
-            "F": rows["F"].map(number),
+            # A machine rounds as it likes what is 0.
+            "F": rows["F"].round(9).map(number),
             "p": rows["PR(>F)"].map(_chance),
             "share": shares.map(lambda share: f"{share:.1%}"),
         }

@@ -388,22 +388,16 @@ def _has_speedups(case: Case) -> bool:
 
 
 def unclaimed_lines(case: Case) -> list[str]:
-    """Whose efficiency is not claimed at any number of workers, and why."""
+    """Why cells of the table say that an efficiency is not claimed; empty if none does."""
     points = point_table(case)
-    beyond = points[(points["num_workers"] > 1) & (points["launches"] > 0)]
-    known = beyond[beyond["base_single"].notna()]
-    claimed = known.groupby("setting", sort=False)["efficiency_single"].count()
-    without = [str(setting) for setting in claimed.index[claimed == 0]]
-    if not without:
-        return []
-    whose = f" of {'; '.join(without)}," if len(without) < len(claimed) else ","
-    uneven = known[known["setting"].isin(without)]["uneven"]
+    known = points[(points["launches"] > 0) & points["base_single"].notna()]
+    starred = (known["marks_single"] != "").any()
     reasons = {
-        "processors may have been the limit, of the point or of its base": not uneven.all(),
-        "one worker made far more steps than others": uneven.any(),
+        "where processors may have been the limit, of a point or of its base": starred,
+        "where one worker made far more steps than others": known["uneven"].any(),
     }
-    why = ", or ".join(reason for reason, holds in reasons.items() if holds)
-    return [f"Efficiency (base: {base_text(case)}) is not claimed{whose} since {why}."]
+    where = ", and ".join(reason for reason, holds in reasons.items() if holds)
+    return [f"Efficiency (base: {base_text(case)}) is not claimed {where}."] * bool(where)
 
 
 def _is_marked(case: Case) -> bool:

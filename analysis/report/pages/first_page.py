@@ -183,9 +183,9 @@ def _are(things: Sequence[object]) -> str:
 
 
 def _is_of_case(line: str, record: RunRecord) -> bool:
-    """Cases tell it of all runs; which host was disturbed is news where each is a machine."""
-    is_shared = record.experiment.network is not None
-    told = is_shared and line.startswith("other programs took ")
+    """Cases tell it of all runs; which host was disturbed is news where there are several."""
+    is_one_machine = record.experiment.network is not None or len(record.hosts) == 1
+    told = is_one_machine and line.startswith(("other programs took ", "the hypervisor took "))
     return told or line.startswith("this machine's processors were ")
 
 

@@ -164,7 +164,9 @@ def test_what_claims_no_efficiency_says_so() -> None:
     nothing = case_of(SINGLE, crowded)
     assert plot_efficiency(nothing) is None
     (sentence,) = unclaimed_lines(nothing)
-    assert sentence.startswith("Efficiency (base: a single worker) is not claimed, since ")
+    assert sentence.startswith(
+        "Efficiency (base: a single worker) is not claimed where processors "
+    )
     assert unclaimed_lines(case_of(SINGLE, RING)) == []
     figure = plot_efficiency(case_of(SINGLE, crowded, reduced(1, 4)))
     assert stars(figure) == 1

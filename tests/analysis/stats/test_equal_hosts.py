@@ -175,7 +175,8 @@ def test_where_a_side_failed_on_more_hosts_no_verdict_is_told(failing: str) -> N
     said = verdict(case_of(points))
     assert " at 2 workers " in said.headline
     assert said.otherwise == (
-        "No verdict on the two sides at 4 workers, since each needs three launches that end well.",
+        "No verdict on the two sides at 4 workers: not all that is compared has three launches "
+        "there.",
     )
 
 
@@ -194,7 +195,7 @@ def test_a_hybrid_or_plain_tensorflow_that_failed_on_more_hosts_is_told() -> Non
         is_failing = workers == 4 and strategy in (Hybrid, StockAllReduce)
         points[own] = dict.fromkeys(range(3)) if is_failing else times(factors[strategy])
     said = verdict(case_of(points))
-    failed = "at 4 workers, since each needs three launches that end well."
+    failed = "at 4 workers: not all that is compared has three launches there."
     assert said.otherwise == (f"No verdict on the hybrid {failed}",)
     (line,) = said.stock
     assert line.endswith(f" 3 launches each. No verdict {failed}")
