@@ -262,6 +262,18 @@ def test_a_verdict_on_launches_with_a_trend_says_so(labels: list[str | None], to
     assert not any("did not keep one speed" in line for line in verdict(case).doubts)
 
 
+def test_the_setting_next_to_the_fastest_is_asked_for_a_trend_too() -> None:
+    """Beside the default, which the fastest one is told against first."""
+    packs = {size: make_experiment(AllReduce, 2, bytes_per_pack=size) for size in (0, 10, 20)}
+    rates = {0: times(1.0), 10: times(2.0), 20: times(2.2)}
+    table, records = table_of([run for size in packs for run in runs(packs[size], rates[size])])
+    steadiness = table["bytes_per_pack"].map({10: WARMING}).fillna(FLAT).astype("string")
+    (case,) = make_cases(table.assign(steadiness=steadiness), records)
+    assert ", the next" in verdict(case).headline
+    (line,) = [line for line in verdict(case).doubts if "did not keep one speed" in line]
+    assert line.startswith("3 of 3 launches of all-reduce, ")
+
+
 def test_humps_and_stalls_tell_of_how_many_runs_they_are_known() -> None:
     table, records = table_of(runs(make_experiment(AllReduce, 2), times(1.0)))
     known: dict[str, Any] = {"hump_s": [0.1, 0.1, None], "second_hump_s": [0.3, None, None]}

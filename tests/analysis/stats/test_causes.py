@@ -449,6 +449,34 @@ def test_parts_that_are_more_than_the_difference_say_what_takes_less() -> None:
     assert main_reason(case_of_pair(less_s=0.002)).split(". ")[0].endswith(" ms less")
 
 
+def test_what_a_least_part_leaves_is_a_least_too() -> None:
+    told = explanations(case_of_pair())[0]
+    parts = [
+        CausedPart(cause=cause, seconds=estimated(mean), proof=estimated(mean), limit=limit)
+        for cause, mean, limit in (
+            (Cause.EXCHANGE, 1.2, "at least"),
+            (Cause.HOT_SERVER, 0.3, "up to"),
+            (Cause.COMPUTE, -0.5, ""),
+        )
+    ]
+    found = Difference(step=estimated(1.0), share=1.0, parts=tuple(parts))
+    said = explanation_sentence(replace(told, difference=found))
+    assert said.endswith(
+        "at least 1200 ms exchange and update; all other parts together take at least 200 ms less."
+    )
+
+
+def test_what_most_launches_do_not_show_is_no_sure_cause() -> None:
+    """A slow link in two of five launches, whose steps are no longer than the others."""
+    told = explanations(case_of_pair())[0]
+    seconds, proof = estimated(0.4), replace(estimated(0.1), low=-0.1, high=0.3)
+    part = CausedPart(cause=Cause.SLOW_LINK, seconds=seconds, proof=proof, limit="up to")
+    found = Difference(step=estimated(0.4), share=1.0, parts=(part,))
+    said = explanation_sentence(replace(told, difference=found))
+    assert "What causes it is not certain: " in said
+    assert not part.sure
+
+
 def test_parts_are_told_until_little_is_left() -> None:
     told = explanations(case_of_pair())[0]
     seconds = {Cause.EXCHANGE: 0.4, Cause.LOST: 0.3, Cause.INPUT: 0.15, Cause.COMPUTE: 0.1}
@@ -637,6 +665,11 @@ def test_hosts_are_left_out_only_where_each_may_differ_on_its_own() -> None:
         sides = [make_experiment(each, 2, **where) for each in (SynchronousServers, AllReduce)]
         hosts = on_own_hosts(2, 1e9) if "spread" in where else {}
         assert advice_on(sides[0], Cause.WORKER, sides[1], **hosts) == said
+    served, ring = (make_experiment(s, 2, **on_slurm) for s in (SynchronousServers, AllReduce))
+    places = {"worker:0": "n0", "worker:1": "n1", "ps:0": "n0"}
+    beside = on_own_hosts(2, 1e9) | {"tasks": tasks_on(places)}
+    said = f"{told}; its host runs ps:0, too."
+    assert advice_on(served, Cause.WORKER, ring, **beside) == said
 
 
 def test_rows_are_not_advised_to_travel_in_16_bits() -> None:

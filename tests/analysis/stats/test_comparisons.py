@@ -280,6 +280,17 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
         assert ("faster than" in verdict(case).headline) is stands
 
 
+def test_a_disturbed_setting_of_the_slower_side_takes_the_verdict_on_that_side_away() -> None:
+    """Without others it may be as fast as the side that is told to be faster."""
+    for load, stands in ((0.01, True), (0.14, False)):
+        rival = runs(SYNC, times(0.98), hosts=(make_host(foreign_load=load),))
+        case = case_of(runs(RING, times(1.15)), runs(EVEN, times(1.0)), rival)
+        headline = verdict(case).headline
+        assert ("faster than" in headline) is stands
+        told = "since ps_sync, round_robin may be as fast as all-reduce: other programs took"
+        assert (told in headline) is not stands
+
+
 def at(minute: int) -> dict[str, Any]:
     """When a launch ran, by minutes of a sweep."""
     began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
