@@ -25,6 +25,7 @@ from analysis.figures.style import (
     new_figure,
     style,
 )
+from analysis.stats.doubts import is_uneven
 from analysis.stats.findings import headline_row
 from analysis.stats.points import mean_rate
 from analysis.wording import count_text, workers_text
@@ -54,7 +55,7 @@ _BAR, _PALE = 0.62, 0.2
 def plot_contenders(case: Case) -> Figure | None:
     """What is compared on an axis that need not begin at 0; below it all settings, from 0.
 
-    The fastest are at the top; asynchronous settings stand apart, below.
+    The fastest are at the top, and what is not ranked below; asynchronous settings stand apart.
     """
     if not _compared(case):
         return None
@@ -121,12 +122,14 @@ def _rows(case: Case) -> Iterator[tuple[int, float, str, bool]]:
         y, last = y + 1.0 + _BETWEEN * (synchronous is not last), synchronous
         name = point.setting.label
         name += f", {workers_text(point.num_workers)}" * (len(workers) > 1)
+        name += ", not ranked" * is_uneven(point)
         yield case.points.index(point), y, name, point in compared
 
 
-def _order(point: Point) -> tuple[bool, float]:
+def _order(point: Point) -> tuple[bool, bool, float]:
+    """What is not ranked comes last."""
     rate = mean_rate(point) if len(point.rates) else 0.0
-    return not point.setting.traits.synchronous, -rate
+    return not point.setting.traits.synchronous, is_uneven(point), -rate
 
 
 def _draw_pair(axes: Axes, marks: pd.DataFrame, unit: str) -> None:

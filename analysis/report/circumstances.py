@@ -239,11 +239,16 @@ def loss_lines(case: Case) -> list[str]:
         lines.append(
             f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
             f"time ({known}up to {percent_text(stalled.max(), STALLED_LIMIT)}"
-            f"{points_text(points, stalled > 0.0)}). Of these {several}, {both or 'none'} "
-            f"{'is' if both == 1 else 'are'} known to have lost more than {LOST_LIMIT:.2%} of "
-            "the segments."
+            f"{points_text(points, stalled > 0.0)}). Known to have lost more than {LOST_LIMIT:.2%} "
+            f"of the segments: {_share_text(both, several)}."
         )
     return lines
+
+
+def _share_text(some: int, every: int) -> str:
+    """Of runs, `none of these`, `2 of these 3`."""
+    known = {0: "none of these", every: "all of these" if every > 1 else "this one"}
+    return known.get(some, f"{some} of these {every}")
 
 
 def share_lines(case: Case) -> list[str]:

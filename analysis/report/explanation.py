@@ -241,23 +241,22 @@ def _unseen_lines(case: Case, found: Iterable[Explanation]) -> Iterator[str]:
     if all(len(unseen) > 1 for unseen in pairs):
         return
     if any(ladders(case)):
-        helpful = "; ".join(_helpful_rungs(case)) or "none"
-        yield f"Changes that are decided to bring something: {helpful}."
+        yield from _helpful_rungs(case)
     else:
         yield "make ladder measures one by one what the suite does differently."
 
 
-def _helpful_rungs(case: Case) -> list[str]:
-    """Of each ladder the rungs that are decided to be faster than the one before, if any."""
-    table, told = comparisons(case), []
+def _helpful_rungs(case: Case) -> Iterator[str]:
+    """Of each ladder the rungs that are decided to be faster than the one before."""
+    table = comparisons(case)
     for ladder in ladders(case):
         names = [
             rung.name
             for (_, before), (rung, point) in pairwise(ladder.rungs)
             if (row := table.between(point, before)) and row.outcome is Outcome.FASTER
         ]
-        told += [f"of {ladder.name}, {', '.join(names)}"] if names else []
-    return told
+        decided = "; ".join(names) or "none"
+        yield f"Changes of {ladder.name} that are decided to bring something: {decided}."
 
 
 def explanation_table(case: Case) -> pd.DataFrame:

@@ -291,14 +291,18 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         if len(left_open) == 1:  # something that is slower than another one may be as fast as it
             left_open = [point for point in contending if not table.beats(best, point)]
         among = _among_text(case, left_open)
-        slower = _slower_text(len(contending) - len(left_open))
-        opening = f"It is not decided which of {among} is fastest{slower}. "
+        names = _brackets("; ".join(point.setting.label for point in left_open))
+        more = names * (2 < len(left_open) <= MOST_NAMED)  # of two, both are told of below
+        more += _slower_text(len(contending) - len(left_open))
+        opening = f"It is not decided which of {among} is fastest{more}. "
         if all_equal(table, left_open):
-            opening = f"{capital(among)} are {Outcome.EQUAL}{slower}. "
+            opening = f"{capital(among)} are {Outcome.EQUAL}{more}. "
         opening += f"{capital(named)} made {measured}"
     left = undecided_with(table, best, left_open) if finding(table, contending) else []
     if left:
-        told += f"; whether it is faster than {_left_text(best, left)} is not decided"
+        are_named = 2 < len(left_open) <= MOST_NAMED and len(left) == len(left_open) - 1
+        others = "the others" if are_named else _left_text(best, left)
+        told += f"; whether it is faster than {others} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
 
 

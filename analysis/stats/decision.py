@@ -242,12 +242,13 @@ def decide(family: Sequence[Contest], level: float = LEVEL) -> list[Decision]:
     ]
 
 
-def intervals(
-    family: Sequence[Contest], level: float = LEVEL
-) -> list[tuple[float | None, float | None]]:
-    """Of the ratio of each, corrected as `decide` corrects it: what a doubt is held against."""
+def intervals(family: Sequence[Contest], level: float = LEVEL) -> list[Ends]:
+    """The ratio and the interval of each, corrected as `decide` corrects it, for doubts."""
     shares = _shares(family, level)
-    return [contest.interval(share) for contest, share in zip(family, shares, strict=True)]
+    return [
+        (contest.shown.ratio, *contest.interval(share))
+        for contest, share in zip(family, shares, strict=True)
+    ]
 
 
 def _shares(family: Sequence[Contest], level: float) -> list[float]:
@@ -313,10 +314,10 @@ def _decided(
 
 def _outcome(contest: Contest, level: float, p_values: tuple[float, float]) -> Outcome:
     ratio = contest.shown.ratio
-    if contest.doubt:
-        return Outcome.NO_VERDICT
     if ratio is None or contest.shown.error is None:
         return Outcome.TOO_FEW
+    if contest.doubt:
+        return Outcome.NO_VERDICT
     different, equal = (p_value < level for p_value in p_values)
     if equal:
         return Outcome.EQUAL

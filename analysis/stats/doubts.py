@@ -26,7 +26,7 @@ import pandas as pd
 from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import MARGIN, Contest, Decision, Outcome, decide
-from analysis.stats.statistics import MIN_LAUNCHES, Ratio, common_turns
+from analysis.stats.statistics import MIN_LAUNCHES, Ends, Ratio, common_turns
 from analysis.wording import factor_text, range_text
 from ps_allreduce.record.records import BUSY_LIMIT, FOREIGN_LIMIT, Status
 
@@ -54,16 +54,16 @@ class Doubt:
     reason: str
     explains: tuple[float, float] = (math.inf, math.inf)
 
-    def holds(self, low: float | None, high: float | None) -> bool:
+    def holds(self, ratio: float | None, low: float | None, high: float | None) -> bool:
         """Whether it may explain a ratio of first over second with this interval.
 
-        Where that includes 1, a doubt counts only if it explains more than the margin of equality.
-        Where there is none, launches are too few, whatever else may explain a difference.
+        Where no side is faster, a doubt counts only if it explains more than the margin of
+        equality.  Where there is no interval, launches are too few, whatever may explain them.
         """
+        if ratio is None or low is None or high is None:
+            return False
         first, second = (math.pow(most, FAR) for most in self.explains)
-        if low is None or high is None:
-            return math.isinf(first)
-        if low <= 1 <= high:
+        if low <= 1 <= high or max(ratio, 1 / ratio) <= 1 + MARGIN:
             return max(first, second) > 1 + MARGIN
         return low <= first and high >= 1 / second
 
@@ -72,13 +72,13 @@ def doubt_about(
     case: Case,
     first: Point,
     second: Point,
-    ends: tuple[float | None, float | None],
+    ends: Ends,
     metric: Metric = RATE,
 ) -> str:
     """Every reason that takes the verdict on two points away; empty if there is none.
 
     Args:
-        ends: of the interval of the ratio, first over second.
+        ends: the ratio, first over second, and its interval.
     """
     doubts = [
         *_disturbed(first, second),

@@ -21,6 +21,7 @@ from analysis.stats.comparisons import Comparison
 from analysis.stats.decision import Contest, Decision, decide, intervals
 from analysis.stats.doubts import doubt_about, drifted
 from analysis.stats.rivals import Kind, side_of
+from analysis.stats.statistics import Ends
 from ps_allreduce.errors import UserError
 
 #: How the two are called.
@@ -152,8 +153,8 @@ def _contest(one: Point, other: Point) -> Contest:
     return Contest.of([other.rates], [one.rates.set_axis(apart)])
 
 
-def _doubt(met: tuple[Case, Case, Point, Point], ends: tuple[float | None, float | None]) -> str:
-    """What takes the meaning of an interval of the second over the first away.
+def _doubt(met: tuple[Case, Case, Point, Point], ends: Ends) -> str:
+    """What takes the meaning of a ratio of the second over the first away.
 
     Both folders call a point alike, so a reason names the folder, too.
     """

@@ -3,7 +3,8 @@
 Axes: every strategy x workers, and for synchronous servers two placements: round robin, as
 TensorFlow places variables by itself, and the most balanced other one, which need not be the
 fastest.  Asynchronous servers, which train in another way, have the most balanced.  There are as
-many servers as workers, or as hosts that are named for servers, unless stated.  Then, at the most
+many servers as workers, or as hosts that are named for servers, unless stated; TensorFlow's own,
+which cut no variable, are at most as many as variables.  Then, at the most
 workers, Horovod where it is installed, one of the all-reduce settings, and TensorFlow as it ships:
 its servers and its all-reduce.  In the profile standard also its servers with 8 steps per
 dispatch and with joined rounds, and its all-reduce with RING.
@@ -142,7 +143,7 @@ def _as_shipped(scope: Scope, workload: Workload, most: int) -> Iterator[Experim
     """
     shown, workers = slice(1 if scope.brief else None), scope.scale.workers[-1]
     if not StockServers.refusal(workload):
-        num_ps = scope.servers_for(workers)
+        num_ps = scope.shipped_servers_for(workload, workers)
         stated = replace(scope.settings, num_ps=num_ps, embeddings=None)
         rows = [] if workload.sparse_refusal() else [StrategySettings(embeddings=Embeddings.SPARSE)]
         for variant in (*SHIPPED_SERVERS[shown], *rows):

@@ -357,6 +357,16 @@ class Scope:
         """
         return default_num_ps(self.settings, self.spread, self.num_ps_hosts) or workers
 
+    def shipped_servers_for(self, workload: Workload, workers: int) -> int:
+        """How many of TensorFlow's own servers: these cut no variable, so each needs a whole one.
+
+        As stated, even where the variables are too few, which is told.
+        """
+        if self.settings.num_ps is not None:
+            return self.settings.num_ps
+        trained = sum(spec.trainable for spec in self.describe(workload))
+        return max(1, min(self.servers_for(workers), trained))
+
     def has_room(self, workers: int, num_ps: int) -> bool:
         """More colocated servers than hosts of workers would only share these hosts' links."""
         layout = self.settings.layout or LayoutKind.COLOCATED

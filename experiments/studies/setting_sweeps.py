@@ -275,7 +275,9 @@ def _ladder(scope: Scope) -> Iterator[Experiment]:
     workers = scope.scale.workers[-1]
     for workload in scope.workloads:
         yield from scope.bases(workload)
-        settings = scope.of_servers(workload, scope.servers_for(workers), Policy.ROUND_ROBIN)
+        settings = scope.of_servers(
+            workload, scope.shipped_servers_for(workload, workers), Policy.ROUND_ROBIN
+        )
         for rung in itertools.chain.from_iterable(LADDERS.values()):
             if rung.settings.altered in (None, *scope.alterations(workload)):
                 changed = settings.changed_by(rung.settings)

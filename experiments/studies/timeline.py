@@ -47,7 +47,8 @@ def _points(scope: Scope) -> Iterator[Experiment]:
         for strategy in SERVER_STRATEGIES:
             yield scope.served(workload, strategy, workers, num_ps, even)
         if not StockServers.refusal(workload):
-            shipped = replace(scope.settings, num_ps=num_ps)
+            fewer = scope.shipped_servers_for(workload, workers)
+            shipped = replace(scope.settings, num_ps=fewer)
             yield scope.point(workload, StockServers, workers, shipped)
         if not StockAllReduce.refusal(workload):
             yield scope.point(workload, StockAllReduce, workers, SHIPPED)

@@ -241,8 +241,8 @@ def _title(name: str, reports: Sequence[CaseReport], study: Page | None) -> str:
         return f"Sweep {name}: parameter servers or all-reduce?"
     if any(any(ladders(report.case)) for report in reports):
         return f"Sweep {name}: what does each rung bring?"
-    compared = any(row.decision.ratio is not None for table in tables for row in table.rows)
-    return f"Sweep {name}{': which setting is fastest?' * compared}"
+    is_asked = any(next(contenders(report.case), None) for report in reports)
+    return f"Sweep {name}{': which setting is fastest?' * is_asked}"
 
 
 def _without(page: Page | None, picture: SavedFigure | None) -> list[Page]:

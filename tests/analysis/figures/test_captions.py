@@ -14,6 +14,7 @@ from analysis.figures.contenders import plot_contenders
 from analysis.figures.marks import STARRED
 from analysis.figures.save import save_figures
 from ps_allreduce.point.layout import num_hosts
+from ps_allreduce.point.placement import Policy
 from ps_allreduce.point.resources import LayoutKind, Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
@@ -28,6 +29,7 @@ from ps_allreduce.point.wire import UNBUCKETED
 from ps_allreduce.record.records import RunRecord
 from tests.analysis.builders import case_of, changed, placement_used, runs, times, with_wire
 from tests.analysis.figures.test_figures import legend, titles
+from tests.analysis.stats.test_contenders import with_steps
 from tests.fakes import make_experiment, make_host
 
 SERVERS = make_experiment(SynchronousServers, 2)
@@ -97,6 +99,18 @@ def test_no_title_counts_settings_that_send_nothing_among_all() -> None:
     own = runs(make_experiment(NoCommunication, 2), times(1.5))
     above, below = titles(plot_contenders(case_of(*launched(), own)))
     assert (above, below) == ("compared", "all that send, 2 workers")
+
+
+def test_what_is_not_ranked_is_drawn_below_what_is() -> None:
+    uneven = [
+        with_steps(each, (39, 1))
+        for each in runs(make_experiment(AsynchronousServers, 2), times(9.0))
+    ]
+    even = changed(make_experiment(AsynchronousServers, 2), placement=Policy.PARTITIONED)
+    figure = plot_contenders(case_of(*launched(), uneven, runs(even, times(1.0))))
+    assert figure is not None
+    names = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    assert names[-1].endswith(", not ranked")
 
 
 def test_a_ladder_that_lacks_rungs_claims_no_single_changes(tmp_path: Path) -> None:

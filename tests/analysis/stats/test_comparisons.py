@@ -280,6 +280,14 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
         assert ("faster than" in verdict(case).headline) is stands
 
 
+def test_a_disturbance_of_either_side_takes_equality_away() -> None:
+    """Without others the side that is a little ahead may be much faster."""
+    taken = {"hosts": (make_host(foreign_load=0.14),)}
+    for first, second, outcome in ((taken, {}, "no verdict"), ({}, {}, "equal within 3 %")):
+        case = case_of(runs(RING, times(1.02), **first), runs(SYNC, times(1.0), **second))
+        assert verdict(case).headline.casefold().find(outcome) >= 0
+
+
 def test_a_disturbed_setting_of_the_slower_side_takes_the_verdict_on_that_side_away() -> None:
     """Without others it may be as fast as the side that is told to be faster."""
     for load, stands in ((0.01, True), (0.14, False)):

@@ -195,10 +195,8 @@ def test_settings_that_are_all_decided_to_be_equal_are_not_called_open() -> None
             *(runs(own, equal) for own in alike.values()), runs(slow, dict.fromkeys(equal, 50.0))
         )
     ).headline
-    assert said.startswith(
-        "3 synchronous settings at 2 workers are equal within 3 %; 1 other is slower than another "
-        "one. "
-    )
+    assert said.startswith("3 synchronous settings at 2 workers are equal within 3 % (all-reduce, ")
+    assert "); 1 other is slower than another one. " in said
 
 
 def test_an_asynchronous_setting_without_a_launch_is_told_beside_the_fastest() -> None:
@@ -304,7 +302,7 @@ def test_a_setting_of_which_one_worker_made_most_steps_is_not_ranked() -> None:
     nearest, other = case.points[0], case.points[1]
     assert (
         "one worker made far more steps than others in ps_async, round_robin, 1 ps"
-        in doubt_about(case, nearest, other, (9.0, 9.0))
+        in doubt_about(case, nearest, other, (9.0, 9.0, 9.0))
     )
     (line,) = share_lines(case)
     assert "(ps_async, round_robin, 1 ps, 4 workers: up to 93% of all)" in line
@@ -369,13 +367,9 @@ def all_reduce(factor: float) -> list[RunRecord]:
 def test_a_noisy_highest_mean_hides_no_decided_setting(strategy: type[AnyStrategy]) -> None:
     case, name = case_of(swept(strategy)), strategy.kind
     told = verdict(case).headline
-    assert (
-        f" is fastest; 1 other is slower than another one. {name}, partitioned, 2 ps made " in told
-    )
+    assert f"); 1 other is slower than another one. {name}, partitioned, 2 ps made " in told
     assert f"faster than {name}, round_robin, 1 ps, 3 launches each; whether it is faster" in told
-    others = ("round_robin, 2", "round_robin, 4", "partitioned, 4")
-    left = f"3 others ({'; '.join(f'{name}, {each} ps' for each in others)})"
-    assert f"whether it is faster than {left} is not decided. The mean rate of" in told
+    assert "whether it is faster than the others is not decided. The mean rate of" in told
     assert f"The mean rate of {name}, partitioned, 4 ps is 792.5 [" in told
     assert re.search(f"over {name}, partitioned, 2 ps it is [^,]+, [^,]+, undecided: ", told)
     assert [each.meaning for each in key_numbers(case)][:2] == [

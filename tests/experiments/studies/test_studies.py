@@ -13,7 +13,7 @@ import pytest
 from analysis.predict.calibration import setting_of
 from experiments.studies.catalogue import STUDIES
 from experiments.studies.learning import LEAST, MOST, seconds_of, seeds_wanted, spread_of
-from experiments.studies.scope import Scale, Threads
+from experiments.studies.scope import Scale, Threads, check_servers
 from experiments.studies.wire_study import NO_COMPUTE, STUDY
 from experiments.sweep.definition import Choices
 from experiments.sweep.sweep import OVERHEAD_S, PROFILES, Sweep, expected_duration
@@ -35,7 +35,7 @@ from ps_allreduce.point.workload import EmulatedCompute, Workload
 from ps_allreduce.record.choices import rate_question
 from tests.analysis.learners import MODEL, trained
 from tests.experiments.studies.scopes import make_scope
-from tests.fakes import LOOKING_UP
+from tests.fakes import LOOKING_UP, TWO_LAYERS
 
 QUICK = PROFILES["quick"]
 
@@ -158,6 +158,19 @@ def test_compare_shows_another_placement_where_round_robin_is_best() -> None:
     ]
     points = points_of("compare", describe=lambda _: even)
     assert served(points)[-1] == (2, 2, "largest_first")
+
+
+@pytest.mark.parametrize("name", ["compare", "ladder", "timeline"])
+def test_tensorflow_as_it_ships_gets_no_more_servers_than_variables(name: str) -> None:
+    """It cuts none; two variables are those of the smallest model."""
+
+    def describe(_: Workload) -> Sequence[VariableSpec]:
+        return TWO_LAYERS[:2]
+
+    points = points_of(name, (1, 4), brief=True, describe=describe)
+    found = {p.strategy.servers for p in points if isinstance(p.strategy, StockServers)}
+    assert found == {Servers(num_ps=2)}
+    check_servers(points, describe)
 
 
 def test_compare_keeps_a_stated_number_of_servers() -> None:
