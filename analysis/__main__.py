@@ -58,8 +58,7 @@ OK, SOME_FAILED = 0, 1
 _GARBAGE = 50_000
 
 _NO_RESULT = (
-    "these launches chose a setting, a rate of links or a window, compared weights, or told what "
-    "the suite costs, so their rates are no results."
+    "launches of a first look, a gate, a tuning or a benchmark: their rates are no results."
 )
 
 

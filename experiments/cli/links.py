@@ -268,7 +268,7 @@ def _ways_out(point: Experiment, look: Look) -> list[str]:
     return told
 
 
-NOT_YET = "How gradients travel (auto) is chosen when links are known; until then, in buckets."
+NOT_YET = "The exchange (auto) is chosen once rates of links are known; this list shows buckets."
 
 
 def settle_exchange(

@@ -21,8 +21,15 @@ from experiments.cli.plan import as_piloted, check_budget, is_brief, plan_sweep
 from experiments.cli.requests import StudyRequest
 from experiments.cli.settle import settled
 from experiments.studies.defaults import OwnTraining
-from experiments.sweep.definition import Choices, own_digests, read_choices, save_definition
+from experiments.sweep.definition import (
+    Choices,
+    own_digests,
+    read_choices,
+    save_definition,
+    set_aside_damaged,
+)
 from experiments.sweep.execute import SessionResult, Stop, execute, has_time, look_ahead
+from experiments.sweep.folder import now
 from experiments.sweep.history import (
     Counts,
     History,
@@ -96,6 +103,8 @@ def _tell_of_change(request: StudyRequest, console: Console) -> None:
 
 def _run_here(request: StudyRequest, place: Workplace, console: Console, told: str = "") -> int:
     begun, again = time.monotonic(), request.sweep.retry_failed
+    if not request.sweep.dry_run and (damaged := set_aside_damaged(place.sweep_dir, now())):
+        console.print(damaged)
     choices = read_choices(place.sweep_dir, request.identity, place.block)
     sweep, runs = _for_these_hosts(request, place.launcher, choices, console)
     if request.sweep.budget_s is not None:

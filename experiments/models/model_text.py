@@ -82,8 +82,8 @@ def model_code(text: str, folder: Path) -> ModelCode:
         raise UserError(f"--model {text}: a saved model has no function; write {place}.")
     if not colon or not function or not place:
         raise UserError(
-            f"--model {text} names no function: write for instance {place or text}:build, where "
-            f"build() returns the compiled model. An own model is written as {EXAMPLES}."
+            f"--model {text} names no function: write for instance {place or 'mine.py'}:build, "
+            f"where build() returns the compiled model. An own model is written as {EXAMPLES}."
         )
     if not _is_name(function):
         raise UserError(f"--model {text}: {function!r} is no name of a Python function.")

@@ -7,12 +7,14 @@ of machine and software, decides anew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from experiments.sweep.sweep import Sweep
+from ps_allreduce.errors import UserError
 from ps_allreduce.point.models.trained import OwnModel
 from ps_allreduce.record.files import DEFINITION, read_json, write_json
 from ps_allreduce.serialization import from_json, to_json
@@ -82,6 +84,36 @@ def read_choices(sweep_dir: Path, request: str, block: str | None) -> Choices:
     except (OSError, ValueError, KeyError, TypeError):
         return fresh
     return Choices(request=request, block=block, answers=answers) if same else fresh
+
+
+def set_aside_damaged(sweep_dir: Path, moment: str) -> str:
+    """Keep a file that cannot be used under another name; what is to be said of it, or nothing.
+
+    Args:
+        moment: the present one, for the name.
+
+    Raises:
+        UserError: it cannot be moved.
+    """
+    path = sweep_dir / DEFINITION
+    try:
+        content = read_json(path)
+        _ = content["decided_for"]["request"], dict(content["choices"]), [*content["points"]]
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError):
+        kept = path.with_name(f"{DEFINITION}.damaged-{re.sub('[^0-9]', '', moment)}")
+    else:
+        return ""
+    try:
+        path.rename(kept)
+    except OSError as error:
+        raise UserError(f"cannot move {path}, which is damaged: {error.strerror}.") from error
+    return (
+        f"{path} cannot be used, and is kept as {kept.name}. What was chosen for this sweep is "
+        "chosen anew. Runs with other links or another batch will be another case: to go on with "
+        "those, interrupt this and state what they had (--bandwidth, --batch-per-worker)."
+    )
 
 
 def own_digests(sweep_dir: Path, name: str) -> frozenset[str]:

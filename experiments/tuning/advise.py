@@ -5,6 +5,8 @@ Which one that is, and by how much, is decided in `analysis.predict.advice`.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -198,7 +200,13 @@ def _to_measure(advice: Recommendation) -> Iterator[str]:
     yield (
         "To measure the best one; what else was stated of input or of hosts has to be stated again:"
     )
-    yield f"  .venv/bin/python -m experiments run-one {options_of(advice.best.experiment)}"
+    yield f"  {_python()} -m experiments run-one {options_of(advice.best.experiment)}"
+
+
+def _python() -> str:
+    """The environment's, which need not be beside the suite."""
+    own, here = Path(sys.executable), Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
 
 
 def _behind(best: Prediction, other: Prediction) -> str:

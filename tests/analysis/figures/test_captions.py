@@ -106,7 +106,7 @@ def test_what_is_not_ranked_is_drawn_below_what_is() -> None:
         with_steps(each, (39, 1))
         for each in runs(make_experiment(AsynchronousServers, 2), times(9.0))
     ]
-    even = changed(make_experiment(AsynchronousServers, 2), placement=Policy.PARTITIONED)
+    even = make_experiment(AsynchronousServers, 2, placement=Policy.PARTITIONED)
     figure = plot_contenders(case_of(*launched(), uneven, runs(even, times(1.0))))
     assert figure is not None
     names = [label.get_text() for label in figure.axes[1].get_yticklabels()]

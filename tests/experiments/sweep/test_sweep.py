@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.stats.comparisons import comparisons
-from experiments.sweep.definition import LAUNCHES, Choices, read_choices, save_definition
+from experiments.sweep.definition import (
+    LAUNCHES,
+    Choices,
+    read_choices,
+    save_definition,
+    set_aside_damaged,
+)
 from experiments.sweep.sweep import Profile, Sweep, job_sizes
 from ps_allreduce.errors import RecordFormatError, UserError
 from ps_allreduce.point.experiment import Experiment
@@ -247,6 +253,7 @@ def test_the_order_holds_what_is_launched_in_any_case(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", ["here", pytest.param(None, id="hosts are not known yet")])
 def test_a_sweep_that_goes_on_is_not_decided_anew(stored: Path, block: str | None) -> None:
+    assert set_aside_damaged(stored, "") == ""
     choices = read_choices(stored, "asked", block)
     assert choices.decide("cores per worker", int, answer(8)) == 4
     assert choices.decide("numbers of workers", tuple[int, ...], lambda: (1, 2, 4)) == (1, 2)
@@ -260,10 +267,15 @@ def test_another_request_or_block_is_decided_anew(stored: Path, request_: str, b
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"order": []}', '{"decided_for": 1}'])
-def test_what_cannot_be_read_decides_nothing(tmp_path: Path, text: str) -> None:
+def test_what_cannot_be_read_decides_nothing_and_is_kept(tmp_path: Path, text: str) -> None:
     (tmp_path / DEFINITION).write_text(text)
     assert read_choices(tmp_path, "asked", None).answers == {}
     assert read_choices(tmp_path / "new", "asked", None).answers == {}
+    told = set_aside_damaged(tmp_path, "2026-01-02T03:04:05.678+00:00")
+    (kept,) = tmp_path.iterdir()
+    assert (kept.name, kept.read_text()) == (f"{DEFINITION}.damaged-202601020304056780000", text)
+    assert f"is kept as {kept.name}." in told
+    assert set_aside_damaged(tmp_path, "") == "", "there is none"
 
 
 def test_an_answer_of_another_type_is_told_with_its_question(stored: Path) -> None:
