@@ -176,7 +176,8 @@ def _lost_text(points: Sequence[Point]) -> str:
     """Why some failed."""
     launches = count_text(sum(point.lost_repetitions for point in points), "launch")
     completed = {each.repetition for each in points[0].records if each.status is Status.OK}
-    last = next(r for r in reversed(points[0].records) if r.repetition not in completed)
+    failed = [r for r in points[0].records if r.status is not Status.INTERRUPTED]
+    last = next(r for r in reversed(failed) if r.repetition not in completed)
     reason = last.reason or "; ".join(last.warnings)
     return (
         f"Exit status {SOME_FAILED}: of {launches} no attempt ended well, for instance "

@@ -175,9 +175,9 @@ class Point:
 
     @property
     def lost_repetitions(self) -> int:
-        """Repetitions that no attempt completed."""
-        completed = self.attempts["status"] == Status.OK
-        return len({*self.attempts["repetition"]} - {*self.attempts["repetition"][completed]})
+        """Repetitions that no attempt completed; interrupted ones are still to be made."""
+        statuses, turns = self.attempts["status"], self.attempts["repetition"]
+        return len({*turns[statuses != Status.INTERRUPTED]} - {*turns[statuses == Status.OK]})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -235,5 +235,5 @@ def _beaten(main: Comparison) -> list[str]:
         point.experiment.point_id
         for side in main.sides
         for point in side.points
-        if point not in may_be_best(side.points, RATE)
+        if point not in may_be_best(main.case, side.points, RATE)
     ]

@@ -6,7 +6,7 @@ attempts that did not end well.  Whether a difference was shown is said in `verd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import compress
 from typing import Any
 
@@ -21,13 +21,10 @@ from analysis.stats.doubts import (
     Drift,
     drifts_of,
     explained_text,
-    in_most_launches,
-    is_busy,
     is_disturbed,
     is_uneven,
     jobs_of,
     neighbours_of,
-    others_explain,
 )
 from analysis.stats.explained_parts import STALLED_LIMIT, lost_shares, stalled_shares
 from analysis.stats.points import (
@@ -57,6 +54,7 @@ from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LOAD,
+    FOREIGN_LIMIT,
     RunRecord,
     Status,
 )
@@ -73,6 +71,10 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take at least a stated time and use no "
     "processor, so {unit}/s are those of no real accelerator."
 )
+_NO_VERDICT = (
+    "By the rule of decision, there is no verdict where other programs may explain a difference. "
+)
+
 _WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
 
 #: Shares that may not lie above 1, what each is called, and why it may.
@@ -88,12 +90,8 @@ _MORE_THAN_CAN_BE = {
 }
 
 
-def circumstances(case: Case, row: Comparison | None) -> list[str]:
-    """What kind of hosts and compute the figures are of, and how busy their processors were.
-
-    Args:
-        row: what the headline compares.
-    """
+def circumstances(case: Case) -> list[str]:
+    """What kind of hosts and compute the figures are of, and how busy their processors were."""
     lines = []
     if case.conditions["network"] is not None:
         lines.append(_EMULATED_HOSTS)
@@ -103,17 +101,13 @@ def circumstances(case: Case, row: Comparison | None) -> list[str]:
         lines.append(_EMULATED_COMPUTE.format(unit=case.unit))
         lines += _difference_lines(case.conditions)
     launches = case.launches
-    return lines + _processor_lines(launches, row) + _interface_lines(case)
+    return lines + _processor_lines(launches) + _interface_lines(case)
 
 
-def doubts_of_numbers(case: Case, row: Comparison | None) -> list[str]:
-    """The doubts about numbers of the table, which stand beside it on the screen, too.
-
-    Args:
-        row: what the headline compares.
-    """
+def doubts_of_numbers(case: Case) -> list[str]:
+    """The doubts about numbers of the table, which stand beside it on the screen, too."""
     of_hosts = [*_mixed_lines(case), *_other_base_lines(case), *_job_lines(case)]
-    of_hosts += busy_lines(case, row)
+    of_hosts += busy_lines(case)
     return [*of_hosts, *loss_lines(case), *share_lines(case), *above_one_lines(case)]
 
 
@@ -143,12 +137,8 @@ def _difference_lines(own: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def busy_lines(case: Case, row: Comparison | None) -> list[str]:
-    """Which measured runs others disturbed; the load average counts where that is not known.
-
-    Args:
-        row: what the headline compares.
-    """
+def busy_lines(case: Case) -> list[str]:
+    """Which measured runs others disturbed; the load average counts where that is not known."""
     lines, points, records = [], [], []
     for point in case.points:
         own = [record for record in point.records if record.metrics is not None]
@@ -160,7 +150,8 @@ def busy_lines(case: Case, row: Comparison | None) -> list[str]:
     }
     if told := taken_text(loads, count_text(len(records), "run"), points):
         again = "Measure again in another RESULTS folder when nothing else runs."
-        lines.append(" ".join(filter(None, [told, _stands_text(row), again])))
+        by_programs = any((load or 0.0) > FOREIGN_LIMIT for load in loads["other programs"])
+        lines.append(f"{told} {_NO_VERDICT * by_programs}{again}")
     busy = [record.began_busy for record in records]
     if any(busy):
         lines.append(
@@ -172,40 +163,8 @@ def busy_lines(case: Case, row: Comparison | None) -> list[str]:
     return lines
 
 
-def _stands_text(row: Comparison | None) -> str:
-    """Why a verdict stands beside other programs; empty where there is none, or nothing beside."""
-    if row is None or not any(is_disturbed(point).any() for point in row.points):
-        return ""
-    told = row.better_first()
-    slower = told.second.best
-    most = others_explain(slower)
-    if told.outcome is Outcome.FASTER and not is_disturbed(slower).any():
-        return _stands(row, "of the two, only the faster one is known to be disturbed")
-    if told.outcome is Outcome.FASTER and (told.decision.low or 0.0) > most:
-        why = f"by the rule of decision, other programs could explain up to {most:.2f}x"
-        return _stands(row, why)
-    return _stands_by_most_text(row, is_disturbed, "disturbed")
-
-
-def _stands_by_most_text(row: Comparison, happened: Callable[[Point], pd.Series], what: str) -> str:
-    """That a verdict stands where something happened in few launches; else empty."""
-    decided = row.outcome in (Outcome.FASTER, Outcome.SLOWER, Outcome.EQUAL)
-    if not decided or any(in_most_launches(point, happened(point)) for point in row.points):
-        return ""
-    return _stands(row, f"of each of the two, at most half of the launches are known to be {what}")
-
-
-def _stands(row: Comparison, why: str) -> str:
-    names = " and ".join(point.setting.label for point in row.better_first().points)
-    return f"The verdict on {names} stands: {why}."
-
-
-def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str]:
-    """Where processors may have been the limit, and whether that was measured.
-
-    Args:
-        row: what the headline compares.
-    """
+def _processor_lines(launches: pd.DataFrame) -> list[str]:
+    """Where processors may have been the limit, and whether that was measured."""
     limited = launches[processors_may_limit(launches)]
     unknown, runs = int(limited["busy"].isna().sum()), count_text(len(launches), "run")
     told = [*filter(None, [limited_text(len(limited) - unknown, runs)])]
@@ -214,8 +173,6 @@ def _processor_lines(launches: pd.DataFrame, row: Comparison | None) -> list[str
             f"In {unknown} of {runs}, processors may have been the limit: tasks had fewer cores "
             "than they use, and how busy these were is not known."
         )
-    if row is not None and any(is_busy(point).any() for point in row.points):
-        told.append(_stands_by_most_text(row, is_busy, "so busy"))
     marked = f"Results mark such points {MARK}."
     return [" ".join(filter(None, [*told, marked]))] if told else []
 

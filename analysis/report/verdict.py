@@ -126,8 +126,8 @@ def verdict(case: Case) -> Verdict:
         if line.rstrip(".").casefold() not in headline.casefold()
     ]
     trend = trend_lines(told_points(case)) if row and row.outcome not in UNSURE else []
-    doubts = (*doubts_of_numbers(case, row), *drift, *trend)
-    warnings = (*circumstances(case, row), *doubts, *attempts_lines(case.attempts))
+    doubts = (*doubts_of_numbers(case), *drift, *trend)
+    warnings = (*circumstances(case), *doubts, *attempts_lines(case.attempts))
     otherwise = tuple(filter(None, _otherwise_lines(case, main)))
     if main:
         network = " ".join(filter(None, [_alone_sentence(table, main), network]))

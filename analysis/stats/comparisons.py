@@ -21,6 +21,7 @@ from analysis.data.cases import Case, Point
 from analysis.data.metric import RATE, Metric
 from analysis.stats.decision import (
     EARLY_STOPPING_LEVEL,
+    LEAVING_LEVEL,
     LEVEL,
     Contest,
     Decision,
@@ -266,7 +267,7 @@ def _told(
     case: Case, metric: Metric, meeting: Meeting[Point], level: float
 ) -> tuple[tuple[Side, Side], Contest]:
     """Sides, told of settings that show a difference at a level, and their contest."""
-    left = [may_be_best(points, metric) for points in meeting.points]
+    left = [may_be_best(case, points, metric) for points in meeting.points]
     highest = _contest(metric, *left)
     contest = highest.showing(level)
     one, other = (
@@ -291,7 +292,9 @@ def _doubt_of_rivals(case: Case, metric: Metric, one: Side, other: Side) -> str:
     """
     by_gain = sorted((one, other), key=lambda side: mean_gain(side.best, metric))
     behind, ahead = by_gain[0], by_gain[1].best
-    rivals = [point for point in may_be_best(behind.points, metric) if point is not behind.best]
+    rivals = [
+        point for point in may_be_best(case, behind.points, metric) if point is not behind.best
+    ]
     contests = [_contest(metric, [ahead], [rival]) for rival in rivals]
     doubted = _doubted(case, metric, contests, [(ahead, rival) for rival in rivals])
     told = (
@@ -302,9 +305,20 @@ def _doubt_of_rivals(case: Case, metric: Metric, one: Side, other: Side) -> str:
     return next(told, "")
 
 
-def may_be_best(points: Sequence[Point], metric: Metric) -> list[Point]:
-    """The settings of a side that may still be its best one."""
-    return [points[number] for number in still_open([*map(metric.gains, points)])]
+def may_be_best(case: Case, points: Sequence[Point], metric: Metric) -> list[Point]:
+    """The settings of a side that may still be its best one, in their order.
+
+    One that is decided slower may be so because of what takes a verdict away.
+    """
+    left = [points[number] for number in still_open([*map(metric.gains, points)])]
+    best = max(left, key=lambda point: mean_gain(point, metric))
+    level = LEAVING_LEVEL / max(1, len(points) - 1)
+
+    def is_doubtful(slower: Point) -> bool:
+        (ends,) = intervals([_contest(metric, [best], [slower])], level)
+        return bool(doubt_about(case, best, slower, ends, metric))
+
+    return [point for point in points if point in left or is_doubtful(point)]
 
 
 def _contest(metric: Metric, first: Iterable[Point], second: Iterable[Point]) -> Contest:

@@ -314,10 +314,10 @@ def _decided(
 
 def _outcome(contest: Contest, level: float, p_values: tuple[float, float]) -> Outcome:
     ratio = contest.shown.ratio
-    if ratio is None or contest.shown.error is None:
-        return Outcome.TOO_FEW
     if contest.doubt:
         return Outcome.NO_VERDICT
+    if ratio is None or contest.shown.error is None:
+        return Outcome.TOO_FEW
     different, equal = (p_value < level for p_value in p_values)
     if equal:
         return Outcome.EQUAL

@@ -49,19 +49,21 @@ class Doubt:
         reason: in a clause.
         explains: so many times as fast may the first and the second of two sides seem because of
             it, at equal rates; infinite where it takes the meaning of any difference away.
+        makes_few: it is why launches are too few for an interval, if they are.
     """
 
     reason: str
+    makes_few: bool = False
     explains: tuple[float, float] = (math.inf, math.inf)
 
     def holds(self, ratio: float | None, low: float | None, high: float | None) -> bool:
         """Whether it may explain a ratio of first over second with this interval.
 
         Where no side is faster, a doubt counts only if it explains more than the margin of
-        equality.  Where there is no interval, launches are too few, whatever may explain them.
+        equality.
         """
         if ratio is None or low is None or high is None:
-            return False
+            return self.makes_few
         first, second = (math.pow(most, FAR) for most in self.explains)
         if low <= 1 <= high or max(ratio, 1 / ratio) <= 1 + MARGIN:
             return max(first, second) > 1 + MARGIN
@@ -184,9 +186,10 @@ def _unequal_failures(first: Point, second: Point) -> Iterator[Doubt]:
         ended, key=lambda each: -each[0] / each[1]
     )
     yield Doubt(
+        makes_few=True,
         reason=f"{most} of {made} attempts of {sound.setting.label} ended well, but "
         f"{f'only {few}' if few else 'none'} of {attempts} of {failing.setting.label}"
-        f"{_OTHERS if few else ''}"
+        f"{_OTHERS if few else ''}",
     )
 
 
@@ -213,8 +216,9 @@ def _missed(metric: Metric, *points: Point) -> Iterator[Doubt]:
             launches = len(point.launches)
             reached = launches - metric.missed(point)
             yield Doubt(
+                makes_few=True,
                 reason=f"{reached or 'none'} of {launches} launches of {point.setting.label} "
-                f"reached the {metric.name}{_chosen(reached)}"
+                f"reached the {metric.name}{_chosen(reached)}",
             )
 
 

@@ -191,9 +191,9 @@ def _suggestion(
         if better < num_ps:
             fewer = make_plan(plan.policy, variables, better, split_bytes)
             lines.append(
-                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest(plan, unit)}, of "
-                f"{better} {_hottest(fewer, unit)}: more hardly help, so use --num-ps {better} or "
-                "another policy."
+                f"{plan.policy}: the hottest of {num_ps} servers holds {_hottest(plan, unit)}, "
+                f"with --num-ps {better} it holds {_hottest(fewer, unit)}: more servers hardly "
+                f"help, so use {better} or another policy."
             )
     return lines
 

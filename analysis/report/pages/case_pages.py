@@ -95,7 +95,7 @@ def _comparisons(report: CaseReport) -> PagePart:
     left_out = "Settings that pairs leave out are in the table of changed settings."
     caption = f"Ratio of {case.unit}/s, first over second. {CORRECTED}"
     has_met = Kind.MET in {*sides.get("compared", ())}
-    of_met = " Of two settings of compared sides, decided pairs stand here."
+    of_met = " Pairs of two compared sides stand here where they are decided."
     return PagePart(
         sentences=report.verdict.details,
         tables=[

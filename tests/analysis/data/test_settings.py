@@ -55,6 +55,8 @@ def test_the_ok_attempt_of_a_repetition_counts() -> None:
     (point,) = case_of(records).points
     assert point.rates.to_dict() == {0: 90.0}
     assert point.lost_repetitions == 1
+    cut_off = [run(own, 90.0), run(own, None, 1, status=Status.INTERRUPTED)]
+    assert case_of(cut_off).points[0].lost_repetitions == 0, "the launch is still to be made"
     assert len(point.unusable) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,18 +29,15 @@ from analysis.report.what_was_run import what_was_run
 from analysis.report.where_time_goes import humps_lines
 from analysis.stats.points import point_table
 from analysis.wording import points_text
-from ps_allreduce.point.network import EmulatedNetwork
 from ps_allreduce.point.resources import Spread
 from ps_allreduce.point.strategies import (
     AllReduce,
-    AnyStrategy,
     NoCommunication,
     Single,
     SynchronousServers,
 )
 from ps_allreduce.point.workload import EmulatedCompute
-from ps_allreduce.record.records import RunRecord
-from tests.analysis.builders import RATES, case_of, reported, run, runs, table_of, tasks_on, times
+from tests.analysis.builders import case_of, reported, run, runs, table_of, tasks_on, times
 from tests.analysis.report.test_sentences import AWAY_RING, circumstances, emulated, losses, of_job
 from tests.fakes import make_experiment, make_host
 
@@ -113,7 +109,7 @@ def test_disturbed_runs_are_told_with_their_points() -> None:
         runs(make_experiment(AllReduce, 2), times(2.0), hosts=loaded),
         runs(make_experiment(SynchronousServers, 2), {**times(2.0), 3: None}, hosts=begun),
     )
-    taken, busy = busy_lines(case, None)
+    taken, busy = busy_lines(case)
     assert "in 3 of 9 runs (known of 3; up to 31%: 3 of all-reduce, 2 workers)" in taken
     assert busy.startswith("3 of 9 runs began with a load average above 2 per processor: 3 of ps_")
 
@@ -126,55 +122,6 @@ def test_no_reason_is_the_commonest_of_reasons_that_are_as_common() -> None:
     bad.append(runs(own, {5: None}, reason="reason 4"))
     (told,) = attempts_lines(case_of(runs(own, times(1.0)), *bad).attempts)
     assert told.endswith("3 failed. Commonest reason (2 of 3): reason 4")
-
-
-@pytest.mark.parametrize(
-    ("faster", "slower", "factor", "why"),
-    [
-        ((), (0, 1, 2), 2.0, "by the rule of decision, other programs could explain up to 1.29x"),
-        ((0, 1, 2), (), 2.0, "of the two, only the faster one is known to be disturbed"),
-        ((), (1,), 1.2, "{}"),
-        ((), (1,), 1.001, "{}"),
-        ((), (0, 1, 2), 1.2, ""),
-        ((), (), 2.0, ""),
-    ],
-)
-def test_why_a_verdict_stands_beside_other_programs(
-    faster: tuple[int, ...], slower: tuple[int, ...], factor: float, why: str
-) -> None:
-    def side(strategy: type[AnyStrategy], share: float, taken: tuple[int, ...]) -> list[RunRecord]:
-        own, loads = make_experiment(strategy, 2), [0.12 if n in taken else 0.01 for n in range(3)]
-        hosts = [(make_host("n0", foreign_load=load),) for load in loads]
-        return [run(own, rate, n, hosts=hosts[n]) for n, rate in times(share).items()]
-
-    case = case_of(
-        runs(make_experiment(Single), times(1.0), hosts=(make_host("n0", foreign_load=0.12),)),
-        side(AllReduce, factor, faster),
-        side(SynchronousServers, 1.0, slower),
-    )
-    few = "of each of the two, at most half of the launches are known to be disturbed"
-    (line,) = [line for line in verdict(case).doubts if line.startswith("More than 5% of a host")]
-    told = (
-        f" The verdict on all-reduce and ps_sync, round_robin stands: {why.format(few)}."
-        if why
-        else ""
-    )
-    assert re.search(rf" workers?\)\.{re.escape(told)} Measure again ", line)
-
-
-@pytest.mark.parametrize(("busy", "stands"), [((1,), True), ((), False), ((0, 1), False)])
-def test_why_a_verdict_stands_beside_busy_processors(busy: tuple[int, ...], stands: bool) -> None:
-    network = EmulatedNetwork(num_hosts=2, bits_per_s=1e9)
-    where: dict[str, Any] = {"launcher": "emulated", "network": network, "spread": Spread()}
-    records = [
-        run(make_experiment(strategy, 2, **where), rate * factor, n, machine_busy=share)
-        for strategy, factor in ((AllReduce, 2.0), (SynchronousServers, 1.0))
-        for n, rate in RATES.items()
-        if rate is not None
-        for share in [0.95 if n in busy and strategy is AllReduce else 0.5]
-    ]
-    few = "stands: of each of the two, at most half of the launches are known to be so busy"
-    assert any(few in line for line in verdict(case_of(records)).warnings) is stands
 
 
 def test_of_runs_that_stalled_it_is_counted_how_many_lost_packets() -> None:

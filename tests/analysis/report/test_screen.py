@@ -274,10 +274,10 @@ def test_launches_that_chose_or_compared_weights_are_no_results(
     for path in Path(chose).rglob("*.json"):
         path.write_text(path.read_text().replace('"sweep": "compare"', f'"sweep": "{sweep}"'))
     assert main(["compare-results", measured, chose]) == 2
-    assert "these launches chose a setting" in capsys.readouterr().err
+    assert "their rates are no results" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["report", chose])
-    assert "these launches chose a setting" in capsys.readouterr().out
+    assert "their rates are no results" in capsys.readouterr().out
     assert not list(Path(chose).rglob("report.html"))
 
 

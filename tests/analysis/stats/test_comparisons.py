@@ -280,6 +280,12 @@ def test_a_disturbance_withdraws_only_what_it_could_explain(
         assert ("faster than" in verdict(case).headline) is stands
 
 
+def test_a_busy_machine_is_no_reason_where_launches_are_too_few() -> None:
+    for count, told in ((1, "since each needs three launches"), (3, "processors were 95% busy")):
+        sides = [runs(own, times(2.0, count), machine_busy=0.95) for own in (RING, SYNC)]
+        assert told in verdict(case_of(*sides)).headline
+
+
 def test_a_disturbance_of_either_side_takes_equality_away() -> None:
     """Without others the side that is a little ahead may be much faster."""
     for load, told in ((0.14, "No verdict on "), (0.01, "equal within 3 %")):
@@ -292,8 +298,9 @@ def test_a_disturbance_of_either_side_takes_equality_away() -> None:
 
 def test_a_disturbed_setting_of_the_slower_side_takes_the_verdict_on_that_side_away() -> None:
     """Without others it may be as fast as the side that is told to be faster."""
-    for load, stands in ((0.01, True), (0.14, False)):
-        rival = runs(SYNC, times(0.98), hosts=(make_host(foreign_load=load),))
+    # The slower rival is decided to be no rival, but for what other programs may explain.
+    for factor, load, stands in ((0.98, 0.01, True), (0.98, 0.14, False), (0.8, 0.25, False)):
+        rival = runs(SYNC, times(factor), hosts=(make_host(foreign_load=load),))
         case = case_of(runs(RING, times(1.15)), runs(EVEN, times(1.0)), rival)
         headline = verdict(case).headline
         assert ("faster than" in headline) is stands
