@@ -54,7 +54,6 @@ from ps_allreduce.point.resources import LayoutKind
 from ps_allreduce.record.hosts import LOST_LIMIT, HostFacts, kinds
 from ps_allreduce.record.records import (
     BUSY_LOAD,
-    FOREIGN_LIMIT,
     RunRecord,
     Status,
 )
@@ -71,10 +70,6 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take at least a stated time and use no "
     "processor, so {unit}/s are those of no real accelerator."
 )
-_NO_VERDICT = (
-    "By the rule of decision, there is no verdict where other programs may explain a difference. "
-)
-
 _WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
 
 #: Shares that may not lie above 1, what each is called, and why it may.
@@ -150,8 +145,7 @@ def busy_lines(case: Case) -> list[str]:
     }
     if told := taken_text(loads, count_text(len(records), "run"), points):
         again = "Measure again in another RESULTS folder when nothing else runs."
-        by_programs = any((load or 0.0) > FOREIGN_LIMIT for load in loads["other programs"])
-        lines.append(f"{told} {_NO_VERDICT * by_programs}{again}")
+        lines.append(f"{told} {again}")
     busy = [record.began_busy for record in records]
     if any(busy):
         lines.append(
