@@ -478,7 +478,7 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
         return []
     rates = [e.bits_per_s for r in records for e in r.links if (e.source, e.target) in links]
     shares = pd.Series([share for r in records for share in use_of(r, links)], dtype=float)
-    used = f" (at that rate in use {range_text(shares)})" if len(shares) else ""
+    used = f", in use {range_text(shares)} at the rate before each run" if len(shares) else ""
     networks = [point.experiment.network for point in points]
     repair = f"repair {'them' if len(links) > 1 else 'it'}"
     if any(network and network.uplink_bits_per_s is not None for network in networks):
@@ -487,6 +487,6 @@ def _slow_link_lines(points: Sequence[Point]) -> list[str]:
     elif (shares > 1).any():
         repair = "measure again, as the counted bytes would take longer than a step"
     return [
-        f"{links_text(links)} carried only {rate_text(median(rates))}{used}, less than other "
-        f"links of the same hosts: {repair}."
+        f"{links_text(links)} carried only {rate_text(median(rates))} (median{used}), less than "
+        f"other links of the same hosts: {repair}."
     ]

@@ -302,7 +302,8 @@ def _interval_lines(main: Comparison) -> list[str]:
     if not kinds or main.outcome in UNSURE:
         return []
     which = " and which ".join(kind.setting for kind in kinds)
-    best = "best one, whichever it is" if len(kinds) == 1 else "best ones, whichever they are"
+    whichever = "it is" if len(kinds) == 1 else "they are"
+    best = f"best of those with three launches, whichever {whichever}"
     holds = f" at {LEAVING_LEVEL:.1%}: the interval of the headline holds for the {best}"
     return [f"Which {which} is the best is not decided{holds}."]
 

@@ -315,7 +315,7 @@ class Drift:
         _, low, high = self.decision.ends
         if low is not None and high is not None and max(1 / low, high) <= 1 + MARGIN:
             return f"did not drift by more than {MARGIN:.0%}"
-        return "is not known to have drifted"
+        return f"is not known to have drifted by more than {MARGIN:.0%}"
 
 
 @lru_cache(maxsize=_CASES)

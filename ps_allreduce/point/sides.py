@@ -73,7 +73,7 @@ ALLREDUCE = SideKind(
 )
 PS_SYNC = SideKind(
     name="synchronous parameter servers",
-    setting="parameter-server setting",
+    setting="synchronous parameter-server setting",
     side=StrategySide.SERVERS,
 )
 PS_ASYNC = SideKind(

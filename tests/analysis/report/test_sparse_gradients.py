@@ -101,11 +101,13 @@ def test_a_hybrid_that_beats_both_sides_is_told_and_the_next_taken_home(
     headline = verdict(case).headline
     assert headline.startswith("The hybrid is 3.00x")
     assert "The hybrid is 1.50x" in headline
-    assert "The parameter-server setting (ps_sync, round_robin) is 2.00x" in headline
+    assert "The synchronous parameter-server setting (ps_sync, round_robin) is 2.00x" in headline
     beside = {each.meaning for each in key_numbers(case)}
     assert beside >= {"rows/s: hybrid, 2 workers", "ratio: hybrid over ps_sync, round_robin"}
     slower = verdict(rows_of(rates | {Hybrid: 1500.0})).headline
-    assert slower.startswith("The parameter-server setting (ps_sync, round_robin) is 2.00x")
+    assert slower.startswith(
+        "The synchronous parameter-server setting (ps_sync, round_robin) is 2.00x"
+    )
     assert "is 1.33x [1.33, 1.33] faster than the hybrid" in slower
     save_all(tmp_path / "compare", [record for point in case.points for record in point.records])
     taken = choose(tmp_path, "best", None).record.experiment.strategy

@@ -398,7 +398,9 @@ def test_no_headline_opens_with_the_slower_setting_of_a_side() -> None:
 def test_a_side_is_told_by_the_setting_that_shows_the_difference() -> None:
     case = case_with(all_reduce(4.0))
     told = verdict(case).headline
-    assert told.startswith("A parameter-server setting (ps_sync, partitioned, 2 ps) is ")
+    assert told.startswith(
+        "A synchronous parameter-server setting (ps_sync, partitioned, 2 ps) is "
+    )
     main = comparisons(case).main
     assert main is not None
     low = main.decision.inverse().low
