@@ -204,13 +204,11 @@ def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
         return ""
     limits = {part.limit for part in told.difference.parts if part not in parts}
     own = {part.limit for part in parts}
-    if "at least" in own and "up to" not in own:
+    least, most = "at least" in own, "up to" in own
+    if least and not most:
         limit = "at least "
-    else:
-        alone = (
-            "up to" in own and "at least" not in own
-        )  # it leaves nothing of what it is taken off
-        limit = "up to " * (alone or bool(limits & {"down to", "at least"}))
+    else:  # "up to" alone leaves nothing of what it is taken off
+        limit = "up to " * ((most and not least) or bool(limits & {"down to", "at least"}))
     return f"; all other parts together take {limit}{_ms_text(told_s - step_s)} less"
 
 

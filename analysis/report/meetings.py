@@ -291,17 +291,15 @@ def fastest_sentence(case: Case, contending: Sequence[Point]) -> str:
         if len(left_open) == 1:  # something that is slower than another one may be as fast as it
             left_open = [point for point in contending if not table.beats(best, point)]
         among = _among_text(case, left_open)
-        names = _brackets("; ".join(point.setting.label for point in left_open))
-        more = names * (2 < len(left_open) <= MOST_NAMED)  # of two, both are told of below
-        more += _slower_text(len(contending) - len(left_open))
+        more = f"{_named_text(left_open)}{_slower_text(len(contending) - len(left_open))}"
         opening = f"It is not decided which of {among} is fastest{more}. "
         if all_equal(table, left_open):
             opening = f"{capital(among)} are {Outcome.EQUAL}{more}. "
         opening += f"{capital(named)} made {measured}"
     left = undecided_with(table, best, left_open) if finding(table, contending) else []
     if left:
-        are_named = 2 < len(left_open) <= MOST_NAMED and len(left) == len(left_open) - 1
-        others = "the others" if are_named else _left_text(best, left)
+        is_all = len(left) == len(left_open) - 1
+        others = "the others" if is_all and _named_text(left_open) else _left_text(best, left)
         told += f"; whether it is faster than {others} is not decided"
     return " ".join([f"{opening}: {told}.", *_higher_lines(case, best, contending)])
 
@@ -312,6 +310,12 @@ def _among_text(case: Case, points: Sequence[Point]) -> str:
     where = workers_text(points[0].num_workers)
     carried = _carried_text(case, points[0])
     return f"{whose}{len(points)} {training_text(points[0])} settings at {where}{carried}"
+
+
+def _named_text(points: Sequence[Point]) -> str:
+    """` (a; b; c)` of a few; of two, both are told of anyway."""
+    names = _brackets("; ".join(point.setting.label for point in points))
+    return names * (2 < len(points) <= MOST_NAMED)
 
 
 def _slower_text(slower: int) -> str:

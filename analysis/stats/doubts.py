@@ -120,11 +120,6 @@ def _slowed(point: Point) -> float:
     return math.inf if load == 1.0 else 1 / (1 - load)
 
 
-def others_explain(slower: Point) -> float:
-    """So many times as fast may a rival seem because others slow this one down."""
-    return math.pow(_slowed(slower), FAR)
-
-
 def _names(points: Sequence[Point]) -> str:
     return "both" if len(points) > 1 else points[0].setting.label
 
