@@ -234,6 +234,12 @@ def _known_text(loads: Sequence[float | None]) -> str:
     return "" if known == len(loads) else f"known of {known}; "
 
 
+def rates_text(rates: Iterable[float]) -> str:
+    """`3 Gbit/s to 9.3 Gbit/s`, of the slowest and the fastest of some rates, or the one."""
+    ends = sorted(rates)
+    return " to ".join(dict.fromkeys(map(rate_text, (ends[0], ends[-1]))))
+
+
 def range_text(shares: pd.Series, border: float = math.nan) -> str:
     """`31 to 64%`, of at least one share, or `64%`, or `under 1%`.
 

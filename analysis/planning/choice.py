@@ -19,8 +19,7 @@ from pathlib import Path
 from analysis.data.blocks import analysed
 from analysis.data.cases import Case, Point, cases_of
 from analysis.data.load import SweepFiles, find_sweeps, read_sweep
-from analysis.data.metric import RATE
-from analysis.stats.comparisons import Comparison, compare_alone, comparisons, may_be_best
+from analysis.stats.comparisons import Comparison, compare_alone, comparisons
 from analysis.stats.decision import Outcome
 from analysis.stats.findings import contending_sides, highest, leader, plain_lead
 from analysis.stats.rivals import contenders, rivals_of
@@ -235,5 +234,5 @@ def _beaten(main: Comparison) -> list[str]:
         point.experiment.point_id
         for side in main.sides
         for point in side.points
-        if point not in may_be_best(main.case, side.points, RATE)
+        if point not in side.may_be_best
     ]

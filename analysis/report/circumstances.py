@@ -70,6 +70,7 @@ _EMULATED_COMPUTE = (
     "Compute is emulated: forward and backward passes take at least a stated time and use no "
     "processor, so {unit}/s are those of no real accelerator."
 )
+
 _WAITS = "TCP may wait 200 ms or more for a lost packet, so losses may lower these rates."
 
 #: Shares that may not lie above 1, what each is called, and why it may.
@@ -191,12 +192,12 @@ def loss_lines(case: Case) -> list[str]:
             f"{several} of {runs} stalled for more than {STALLED_LIMIT:.0%} of their "
             f"time ({known}up to {percent_text(stalled.max(), STALLED_LIMIT)}"
             f"{points_text(points, stalled > 0.0)}). Known to have lost more than {LOST_LIMIT:.2%} "
-            f"of the segments: {_share_text(both, several)}."
+            f"of the segments: {_of_these(both, several)}."
         )
     return lines
 
 
-def _share_text(some: int, every: int) -> str:
+def _of_these(some: int, every: int) -> str:
     """Of runs, `none of these`, `2 of these 3`."""
     known = {0: "none of these", every: "all of these" if every > 1 else "this one"}
     return known.get(some, f"{some} of these {every}")

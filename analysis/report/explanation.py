@@ -204,11 +204,13 @@ def _less_text(told: Explanation, parts: Sequence[CausedPart]) -> str:
         return ""
     limits = {part.limit for part in told.difference.parts if part not in parts}
     own = {part.limit for part in parts}
-    least, most = "at least" in own, "up to" in own
-    if least and not most:
-        limit = "at least "
-    else:  # "up to" alone leaves nothing of what it is taken off
-        limit = "up to " * ((most and not least) or bool(limits & {"down to", "at least"}))
+    match "up to" in own, "at least" in own:
+        case True, False:  # it leaves nothing of what it is taken off
+            limit = "up to "
+        case False, True:
+            limit = "at least "
+        case _:
+            limit = "up to " * bool(limits & {"down to", "at least"})
     return f"; all other parts together take {limit}{_ms_text(told_s - step_s)} less"
 
 

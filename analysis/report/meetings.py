@@ -44,6 +44,7 @@ from analysis.wording import (
     outcome_text,
     range_text,
     rate_text,
+    rates_text,
     transports_label,
     with_interval,
     workers_text,
@@ -450,9 +451,8 @@ def network_sentence(row: Comparison, *, is_alone: bool = True) -> str:
     slow, busy = _slow_link_lines(row.points), launches["busy"].dropna()
     measured = "at the rates measured before the runs; " * bool((shares > 1).any())
     records = [record for point in row.points for record in point.counting if record.links]
-    least = sorted(min(link.bits_per_s for link in record.links) for record in records)
-    ends = dict.fromkeys(map(rate_text, (least[0], least[-1])))
-    slowest = f" ({measured}slowest: {' to '.join(ends)})" * (not slow)
+    least = rates_text(min(link.bits_per_s for link in record.links) for record in records)
+    slowest = f" ({measured}slowest: {least})" * (not slow)
     processors = f", processors {range_text(busy, BUSY_LIMIT)}" if len(busy) else ""
     of = _known_text(row.points, is_alone)
     used = f"Busiest {'other ' * bool(slow)}link in use {range_text(shares)}"

@@ -20,7 +20,7 @@ from analysis.stats.causes import Explanation
 from analysis.stats.decision import MARGIN
 from analysis.stats.explained_parts import Cause, lost_shares
 from analysis.stats.setting_pairs import changed_pairs
-from analysis.wording import bytes_text, links_text, rate_text
+from analysis.wording import bytes_text, links_text, rate_text, rates_text
 from ps_allreduce.bounds import link_bytes
 from ps_allreduce.cluster import TaskType
 from ps_allreduce.exchange.stacking import RowRule
@@ -108,9 +108,10 @@ def _link_advice(told: Explanation) -> str:
     slow = slow_ones(rates_of_links(records), fast)
     if not slow:
         return ""  # slow in few of the runs
-    ends = dict.fromkeys(rate_text(rate) for rate in (min(slow.values()), max(slow.values())))
     several = "s" * (len(slow) > 1)
-    carried = f"{' to '.join(ends)} before the runs (medians), the fastest one {rate_text(fast)}"
+    carried = (
+        f"{rates_text(slow.values())} before the runs (medians), the fastest one {rate_text(fast)}"
+    )
     named = f"The link{several} {links_text([*slow])} carried {carried}"
     if (told.slower.known("network_s") > told.slower.known("mean_step_s")).any():
         return f"{named}: measure again, as the counted bytes would take longer than a step."

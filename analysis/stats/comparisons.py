@@ -267,7 +267,7 @@ def _told(
     case: Case, metric: Metric, meeting: Meeting[Point], level: float
 ) -> tuple[tuple[Side, Side], Contest]:
     """Sides, told of settings that show a difference at a level, and their contest."""
-    left = [may_be_best(case, points, metric) for points in meeting.points]
+    left = [_may_be_best(case, points, metric) for points in meeting.points]
     highest = _contest(metric, *left)
     contest = highest.showing(level)
     one, other = (
@@ -276,7 +276,7 @@ def _told(
             points=points,
             best=own[told],
             is_highest=told == top,
-            left_out=len(points) - len(own),
+            may_be_best=tuple(own),
         )
         for kind, points, own, told, top in zip(
             meeting.kinds, meeting.points, left, contest.best, highest.best, strict=True
@@ -292,9 +292,7 @@ def _doubt_of_rivals(case: Case, metric: Metric, one: Side, other: Side) -> str:
     """
     by_gain = sorted((one, other), key=lambda side: mean_gain(side.best, metric))
     behind, ahead = by_gain[0], by_gain[1].best
-    rivals = [
-        point for point in may_be_best(case, behind.points, metric) if point is not behind.best
-    ]
+    rivals = [point for point in behind.may_be_best if point is not behind.best]
     contests = [_contest(metric, [ahead], [rival]) for rival in rivals]
     doubted = _doubted(case, metric, contests, [(ahead, rival) for rival in rivals])
     told = (
@@ -305,7 +303,7 @@ def _doubt_of_rivals(case: Case, metric: Metric, one: Side, other: Side) -> str:
     return next(told, "")
 
 
-def may_be_best(case: Case, points: Sequence[Point], metric: Metric) -> list[Point]:
+def _may_be_best(case: Case, points: Sequence[Point], metric: Metric) -> list[Point]:
     """The settings of a side that may still be its best one, in their order.
 
     One that is decided slower may be so because of what takes a verdict away.

@@ -76,14 +76,14 @@ class Side:
         best: the one that is told of.
         kind: None for a setting that was chosen from no others.
         is_highest: no other one that may be the best has a higher mean.
-        left_out: how many may not, because they are decided slower than another one.
+        may_be_best: those that are not decided slower than another one; none where nobody asks.
     """
 
     points: tuple[Point, ...]
     best: Point
     kind: SideKind | None = None
     is_highest: bool = True
-    left_out: int = 0
+    may_be_best: tuple[Point, ...] = ()
 
     @property
     def workers(self) -> list[int]:
@@ -121,7 +121,7 @@ class Side:
     @property
     def is_decided(self) -> bool:
         """No other setting of the side may be its best one."""
-        return self.left_out == len(self.points) - 1
+        return len(self.points) == 1 or len(self.may_be_best) == 1
 
     @property
     def _alone(self) -> str:

@@ -101,11 +101,20 @@ def _tell_of_change(request: StudyRequest, console: Console) -> None:
         )
 
 
-def _run_here(request: StudyRequest, place: Workplace, console: Console, told: str = "") -> int:
-    begun, again = time.monotonic(), request.sweep.retry_failed
+def known_choices(request: StudyRequest, place: Workplace, console: Console) -> Choices:
+    """What was chosen for the sweep before; nothing if that is damaged, which is told.
+
+    Raises:
+        UserError: what is damaged cannot be set aside.
+    """
     if not request.sweep.dry_run and (damaged := set_aside_damaged(place.sweep_dir, now())):
         console.print(damaged)
-    choices = read_choices(place.sweep_dir, request.identity, place.block)
+    return read_choices(place.sweep_dir, request.identity, place.block)
+
+
+def _run_here(request: StudyRequest, place: Workplace, console: Console, told: str = "") -> int:
+    begun, again = time.monotonic(), request.sweep.retry_failed
+    choices = known_choices(request, place, console)
     sweep, runs = _for_these_hosts(request, place.launcher, choices, console)
     if request.sweep.budget_s is not None:
         _, ahead = look_ahead(runs, place, retry_failed=again)

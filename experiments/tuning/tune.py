@@ -26,16 +26,10 @@ from experiments.cli.links import FirstLook
 from experiments.cli.plan import plan_sweep
 from experiments.cli.requests import StudyRequest, SweepRequest
 from experiments.cli.settle import settled
-from experiments.cli.sweep_command import INTERRUPTED, NO_TIME
+from experiments.cli.sweep_command import INTERRUPTED, NO_TIME, known_choices
 from experiments.studies.defaults import OwnTraining, default_models
-from experiments.sweep.definition import (
-    Choices,
-    read_choices,
-    save_definition,
-    set_aside_damaged,
-)
+from experiments.sweep.definition import Choices, save_definition
 from experiments.sweep.execute import Stop, has_time, look_ahead
-from experiments.sweep.folder import now
 from experiments.sweep.history import kept_records
 from experiments.sweep.progress import plain_console
 from experiments.sweep.session import Session, Workplace, open_session, run_once
@@ -204,9 +198,7 @@ def _raced(
     request: StudyRequest, place: Workplace, minutes: float, console: Console
 ) -> tuple[Race, list[SideOutcome], Stop | None]:
     """Make the launches that are missing; what came of each side, and why it is not all."""
-    if damaged := set_aside_damaged(place.sweep_dir, now()):
-        console.print(damaged)
-    choices = read_choices(place.sweep_dir, request.identity, place.block)
+    choices = known_choices(request, place, console)
     sweep = _planned(request, place, choices, console)
     race = _race_of(sweep, minutes)
     console.print(
